@@ -1,0 +1,75 @@
+"""Settings and their rules, checked when they are given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rota.errors import ConfigError
+from rota.names import shown
+
+MIN_LEASE_S = 1.0
+MAX_LEASE_S = 86_400.0
+MAX_CEILING = 1_000_000
+MAX_BACKLOG = 1_000_000_000
+MIN_WEIGHT, MAX_WEIGHT = 0.01, 100.0
+MAX_CONCURRENCY = 10_000
+MAX_PREFETCH = 100
+MAX_ATTEMPTS = 10_000
+DEFAULT_MAX_PAYLOAD = 1024 * 1024
+MAX_MAX_PAYLOAD = 64 * 1024 * 1024
+
+CONCURRENCY = 100
+PREFETCH = 10
+LEASE_S = 30.0
+BEAT_S = 5.0
+GRACE_S = 25.0
+
+
+def whole(value: object, low: int, high: int, name: str) -> int:
+    """An int from low to high; a bool or anything else is refused."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ConfigError(f"{name}: expected a whole number from {low} to {high}, given {shown(value)}")
+    return value
+
+
+def number(value: object, low: float, high: float, name: str) -> float:
+    """A number from low to high; a bool, NaN or anything else is refused."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise ConfigError(f"{name}: expected a number from {low} to {high}, given {shown(value)}")
+    return value
+
+
+def ceiling(value: object) -> int | None:
+    """Most permits a lane may hold; 0 stops it, None removes the setting."""
+    return None if value is None else whole(value, 0, MAX_CEILING, "ceiling")
+
+
+def weight(value: object) -> float | None:
+    return None if value is None else number(value, MIN_WEIGHT, MAX_WEIGHT, "weight")
+
+
+def backlog(value: object) -> int | None:
+    return None if value is None else whole(value, 0, MAX_BACKLOG, "backlog")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerConfig:
+    """How a worker runs. Times in seconds.
+
+    `concurrency`: slots, shared by its queues. `prefetch`: jobs one sequence's entry may yield.
+    `lease`: how long the server waits for a heartbeat before it gives the worker's jobs to
+    others. `beat`: the fallback period. `grace`: how long a stop waits for running jobs.
+    """
+
+    concurrency: int = CONCURRENCY
+    prefetch: int = PREFETCH
+    lease: float = LEASE_S
+    beat: float = BEAT_S
+    grace: float = GRACE_S
+
+    def __post_init__(self) -> None:
+        whole(self.concurrency, 1, MAX_CONCURRENCY, "concurrency")
+        whole(self.prefetch, 1, MAX_PREFETCH, "prefetch")
+        number(self.lease, MIN_LEASE_S, MAX_LEASE_S, "lease")
+        number(self.beat, 0.1, 60, "beat")
+        number(self.grace, 0, 86_400, "grace")

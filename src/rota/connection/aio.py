@@ -1,0 +1,215 @@
+"""The protocol over asyncio. One set of connections per running loop, closed with the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, TypeVar, cast
+from weakref import WeakKeyDictionary
+
+import redis.asyncio as redis
+from redis.exceptions import ConnectionError as ClientConnectionError
+from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import TimeoutError as ClientTimeout
+
+from rota.connection.blocking import REPLY_TIMEOUT_S, EmbeddedUse, connection_options
+from rota.connection.faults import Lost, NotSent
+from rota.connection.protocol import (
+    RESEND_WINDOW_S,
+    Command,
+    Drop,
+    Embedded,
+    Pause,
+    Route,
+    Send,
+    Step,
+    Steps,
+    deliver,
+    park,
+)
+from rota.connection.target import Address, Target
+from rota.errors import RotaError, Unavailable
+from rota.keys import Keys
+from rota.scripting import LIBRARY, Call, Library, Operation, Reply, Request, Wait
+
+T = TypeVar("T")
+
+
+class _Pool:
+    """Idle connections per address of one loop, at most `size` in use."""
+
+    def __init__(self, target: Target, size: int, reply_timeout: float) -> None:
+        self._target = target
+        self._reply_timeout = reply_timeout
+        self._room = asyncio.Semaphore(size)
+        self._idle: dict[Address, list[redis.Connection]] = {}
+        self._keeper: AsyncGenerator[None, None] | None = None
+
+    async def open(self) -> None:
+        """Ties the pool's life to the loop's: `asyncio.run` ends generators before it closes."""
+        self._keeper = self._keep()
+        await anext(self._keeper)
+
+    async def _keep(self) -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            await self.drop()
+
+    async def close(self) -> None:
+        if self._keeper is not None:
+            await self._keeper.aclose()
+
+    async def send(self, address: Address, commands: Sequence[Command]) -> list[Reply]:
+        async with self._room:
+            connection = await self._take(address)
+            try:
+                await connection.send_packed_command(
+                    connection.pack_commands(commands), check_health=False
+                )
+                replies = [await _read(connection) for _ in commands]
+            except (ClientConnectionError, ClientTimeout, OSError) as error:
+                await connection.disconnect(nowait=True)
+                raise Lost(f"{address}: {error}") from error
+            except BaseException:
+                # Cancelled with a reply on its way: the next call must not read it.
+                await connection.disconnect(nowait=True)
+                raise
+            self._idle.setdefault(address, []).append(connection)
+            return replies
+
+    async def _take(self, address: Address) -> redis.Connection:
+        idle = self._idle.get(address)
+        if idle:
+            return idle.pop()
+        options = connection_options(self._target, address, self._reply_timeout)
+        kind = redis.UnixDomainSocketConnection if address.path else redis.Connection
+        connection = redis.SSLConnection(**options) if self._target.tls else kind(**options)
+        try:
+            await connection.connect()
+        except ResponseError as error:
+            await connection.disconnect(nowait=True)
+            raise Unavailable(f"{self._target.display} refused the connection: {error}") from error
+        except (RedisError, OSError) as error:
+            await connection.disconnect(nowait=True)
+            raise NotSent(f"{address}: {error}") from error
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        return connection
+
+    async def drop(self, address: Address | None = None) -> None:
+        gone = [address] if address else list(self._idle)
+        for connection in [c for one in gone for c in self._idle.pop(one, [])]:
+            await connection.disconnect()
+
+
+async def _read(connection: redis.Connection) -> Reply:
+    try:
+        return await connection.read_response()
+    except ResponseError as error:
+        return error
+
+
+class AsyncClient:
+    """Calls scripts and waits for the bell, in whichever loop runs; see `blocking.Client`."""
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        library: Library = LIBRARY,
+        size: int = 16,
+        reply_timeout: float = REPLY_TIMEOUT_S,
+        resend_window: float = RESEND_WINDOW_S,
+    ) -> None:
+        self.target = target
+        self._window = resend_window
+        self._library = library
+        self._size = size
+        self._reply_timeout = reply_timeout
+        self._renew()
+
+    def _renew(self) -> None:
+        self._pid = os.getpid()
+        self._route = Route(self.target)
+        self._server = EmbeddedUse(self.target)
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool] = WeakKeyDictionary()
+
+    async def call(self, calls: Sequence[Call[Any]]) -> list[Reply]:
+        """The raw replies of calls of one queue, sent together."""
+        replies: list[Reply] = await self._drive(deliver(calls, self._route, self._library, self._window))
+        return replies
+
+    async def park(self, keys: Keys, seconds: float) -> bool:
+        """Waits for a wake at most `seconds`; says whether one came. Raises NotSent or Lost."""
+        return bool(await self._drive(park(keys, seconds, self._route)))
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Carries an operation out and returns its result."""
+        try:
+            request = next(operation)
+            while True:
+                try:
+                    reply = await self._answer(request)
+                except BaseException as error:
+                    request = operation.throw(error)
+                else:
+                    request = operation.send(reply)
+        except StopIteration as stop:
+            return cast(T, stop.value)
+        finally:
+            operation.close()
+
+    async def _answer(self, request: Request) -> Reply:
+        if isinstance(request, Call):
+            return (await self.call([request]))[0]
+        if isinstance(request, Wait):
+            return await asyncio.sleep(request.seconds)
+        return await self.call(request)
+
+    async def _drive(self, steps: Steps) -> Any:
+        pool = await self._pool()
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    result = await self._carry_out(pool, step)
+                except (NotSent, Lost, RotaError) as fault:
+                    step = steps.throw(fault)
+                else:
+                    step = steps.send(result)
+        except StopIteration as stop:
+            return stop.value
+        finally:
+            steps.close()
+
+    async def _carry_out(self, pool: _Pool, step: Step) -> Any:
+        match step:
+            case Send():
+                return await pool.send(step.address, step.commands)
+            case Pause():
+                await asyncio.sleep(step.seconds)
+            case Drop():
+                await pool.drop(step.address)
+            case Embedded():
+                return await asyncio.to_thread(self._server.address)
+        return None
+
+    async def _pool(self) -> _Pool:
+        if self._pid != os.getpid():
+            self._renew()
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            pool = self._pools[loop] = _Pool(self.target, self._size, self._reply_timeout)
+            await pool.open()
+        return pool
+
+    async def close(self) -> None:
+        """Closes this loop's connections and lets go of an embedded server."""
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.close()
+        await asyncio.to_thread(self._server.close)

@@ -1,0 +1,247 @@
+"""The protocol over blocking sockets. A client is safe to share between threads and survives fork."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, TypeVar, cast
+
+import redis
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as ClientConnectionError
+from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import TimeoutError as ClientTimeout
+from redis.retry import Retry
+
+from rota import embedded
+from rota.connection.faults import Lost, NotSent
+from rota.connection.protocol import (
+    RESEND_WINDOW_S,
+    Command,
+    Drop,
+    Embedded,
+    Pause,
+    Route,
+    Send,
+    Step,
+    Steps,
+    deliver,
+    park,
+)
+from rota.connection.target import Address, Target
+from rota.errors import RotaError, Unavailable
+from rota.keys import Keys
+from rota.scripting import LIBRARY, Call, Library, Operation, Reply, Request, Wait
+
+T = TypeVar("T")
+
+CONNECT_TIMEOUT_S = 5.0
+REPLY_TIMEOUT_S = 10.0
+
+
+def connection_options(target: Target, address: Address, reply_timeout: float) -> dict[str, Any]:
+    """Options of one connection: every time-out set, the client's own retries off."""
+    options: dict[str, Any] = {
+        "db": target.db,
+        "username": target.username,
+        "password": target.password,
+        "socket_timeout": reply_timeout,
+        "socket_connect_timeout": CONNECT_TIMEOUT_S,
+        "retry": Retry(NoBackoff(), 0),
+        "protocol": 2,
+        "driver_info": None,
+    }
+    if address.path:
+        options["path"] = address.path
+    else:
+        options.update(host=address.host, port=address.port, socket_keepalive=True)
+    return options
+
+
+class EmbeddedUse:
+    """One client's use of the embedded server its target names."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._lock = threading.Lock()
+        self._server: embedded.EmbeddedServer | None = None
+
+    def address(self) -> Address:
+        """Starts or joins the server, or starts it again where it has gone. Blocks."""
+        with self._lock:
+            if self._server is None:
+                self._server = embedded.acquire(self._target.directory, fsync=self._target.fsync)
+                return Address(path=str(self._server.socket))
+            return Address(path=str(self._server.ensure()))
+
+    def close(self) -> None:
+        with self._lock:
+            if self._server is not None:
+                self._server.close()
+                self._server = None
+
+
+class _Pool:
+    """Idle connections per address, at most `size` in use; a caller waits for a free one."""
+
+    def __init__(self, target: Target, size: int, reply_timeout: float) -> None:
+        self._target = target
+        self._reply_timeout = reply_timeout
+        self._room = threading.BoundedSemaphore(size)
+        self._idle: dict[Address, list[redis.Connection]] = {}
+        self._lock = threading.Lock()
+
+    def send(self, address: Address, commands: Sequence[Command]) -> list[Reply]:
+        if not self._room.acquire(timeout=CONNECT_TIMEOUT_S):
+            raise NotSent("no connection became free")
+        try:
+            return self._send(address, commands)
+        finally:
+            self._room.release()
+
+    def _send(self, address: Address, commands: Sequence[Command]) -> list[Reply]:
+        connection = self._take(address)
+        try:
+            connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+            replies = [_read(connection) for _ in commands]
+        except (ClientConnectionError, ClientTimeout, OSError) as error:
+            connection.disconnect()
+            raise Lost(f"{address}: {error}") from error
+        except BaseException:
+            connection.disconnect()
+            raise
+        with self._lock:
+            self._idle.setdefault(address, []).append(connection)
+        return replies
+
+    def _take(self, address: Address) -> redis.Connection:
+        with self._lock:
+            idle = self._idle.get(address)
+            if idle:
+                return idle.pop()
+        options = connection_options(self._target, address, self._reply_timeout)
+        kind = redis.UnixDomainSocketConnection if address.path else redis.Connection
+        connection = redis.SSLConnection(**options) if self._target.tls else kind(**options)
+        try:
+            connection.connect()
+        except ResponseError as error:
+            raise Unavailable(f"{self._target.display} refused the connection: {error}") from error
+        except (RedisError, OSError) as error:
+            connection.disconnect()
+            raise NotSent(f"{address}: {error}") from error
+        return connection
+
+    def drop(self, address: Address | None = None) -> None:
+        with self._lock:
+            gone = [address] if address else list(self._idle)
+            connections = [c for one in gone for c in self._idle.pop(one, [])]
+        for connection in connections:
+            connection.disconnect()
+
+
+def _read(connection: redis.Connection) -> Reply:
+    try:
+        return connection.read_response()
+    except ResponseError as error:
+        return error
+
+
+class Client:
+    """Calls scripts and waits for the bell, over blocking sockets.
+
+    `size` bounds the connections in use; `reply_timeout` is the most a reply may take. A child
+    process makes its own connections on its first call.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        library: Library = LIBRARY,
+        size: int = 16,
+        reply_timeout: float = REPLY_TIMEOUT_S,
+        resend_window: float = RESEND_WINDOW_S,
+    ) -> None:
+        self.target = target
+        self._window = resend_window
+        self._library = library
+        self._size = size
+        self._reply_timeout = reply_timeout
+        self._renew()
+
+    def _renew(self) -> None:
+        self._pid = os.getpid()
+        self._route = Route(self.target)
+        self._pool = _Pool(self.target, self._size, self._reply_timeout)
+        self._server = EmbeddedUse(self.target)
+
+    def call(self, calls: Sequence[Call[Any]]) -> list[Reply]:
+        """The raw replies of calls of one queue, sent together."""
+        replies: list[Reply] = self._drive(deliver(calls, self._route, self._library, self._window))
+        return replies
+
+    def run(self, operation: Operation[T]) -> T:
+        """Carries an operation out and returns its result."""
+        try:
+            request = next(operation)
+            while True:
+                try:
+                    reply = self._answer(request)
+                except BaseException as error:
+                    request = operation.throw(error)
+                else:
+                    request = operation.send(reply)
+        except StopIteration as stop:
+            return cast(T, stop.value)
+        finally:
+            operation.close()
+
+    def _answer(self, request: Request) -> Reply:
+        if isinstance(request, Call):
+            return self.call([request])[0]
+        if isinstance(request, Wait):
+            return time.sleep(request.seconds)
+        return self.call(request)
+
+    def _drive(self, steps: Steps) -> Any:
+        if self._pid != os.getpid():
+            self._renew()
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    result = self._carry_out(step)
+                except (NotSent, Lost, RotaError) as fault:
+                    step = steps.throw(fault)
+                else:
+                    step = steps.send(result)
+        except StopIteration as stop:
+            return stop.value
+        finally:
+            steps.close()
+
+    def _carry_out(self, step: Step) -> Any:
+        match step:
+            case Send():
+                return self._pool.send(step.address, step.commands)
+            case Pause():
+                time.sleep(step.seconds)
+            case Drop():
+                self._pool.drop(step.address)
+            case Embedded():
+                return self._server.address()
+        return None
+
+    def park(self, keys: Keys, seconds: float) -> bool:
+        """Waits for a wake at most `seconds`; says whether one came.
+
+        The client's `reply_timeout` must be longer than that. Raises NotSent or Lost.
+        """
+        return bool(self._drive(park(keys, seconds, self._route)))
+
+    def close(self) -> None:
+        """Closes idle connections and lets go of an embedded server."""
+        self._pool.drop()
+        self._server.close()

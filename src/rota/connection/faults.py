@@ -1,0 +1,66 @@
+"""What can go wrong between a call and its reply, and whether sending it again is safe."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from redis.exceptions import ResponseError
+
+from rota.errors import RotaError, ServerFull, ServerTooOld, Unavailable
+
+
+class NotSent(Exception):
+    """The call never left: no connection could be had. Sending again is always safe."""
+
+
+class Lost(Exception):
+    """The call may have run: its reply did not come. Sending again is safe where resending is."""
+
+
+Refusal = Literal["script", "moved", "ask", "passing", "full", "final"]
+
+_PASSING = (
+    "LOADING",
+    "BUSY",
+    "TRYAGAIN",
+    "CLUSTERDOWN",
+    "MASTERDOWN",
+    "READONLY",
+    "NOREPLICAS",
+    "MISCONF",
+    "UNBLOCKED",
+)
+TOO_OLD = "needs Valkey 7.2 or later, or Redis 7.0 or later"
+
+
+def code_of(error: ResponseError) -> str:
+    """The upper-case code an error reply begins with."""
+    given = getattr(error, "status_code", None)
+    return given or str(error).partition(" ")[0]
+
+
+def refusal(error: ResponseError) -> Refusal:
+    """Sorts an error reply. All but `final` mean that nothing of the call has run."""
+    text = type(error).__name__
+    code = code_of(error)
+    if code == "NOSCRIPT" or text == "NoScriptError":
+        return "script"
+    if code == "MOVED" or text == "MovedError":
+        return "moved"
+    if code == "ASK" or text == "AskError":
+        return "ask"
+    if code == "OOM" or text == "OutOfMemoryError":
+        return "full"
+    if code in _PASSING or text in ("BusyLoadingError", "ReadOnlyError", "TryAgainError",
+                                    "ClusterDownError", "MasterDownError"):
+        return "passing"
+    return "final"
+
+
+def error_for(error: ResponseError, server: str) -> RotaError:
+    """The typed error of an error reply that sending again will not mend."""
+    if refusal(error) == "full":
+        return ServerFull(f"{server} is out of memory: {error}")
+    if "#!lua" in str(error) or "Script flags" in str(error):
+        return ServerTooOld(f"{server} is too old: rota {TOO_OLD}")
+    return Unavailable(f"{server} refused the call: {error}")

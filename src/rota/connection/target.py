@@ -1,0 +1,176 @@
+"""A server's URL, read and checked before anything is sent."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from rota.errors import ConfigError
+
+Kind = Literal["single", "cluster", "sentinel", "embedded"]
+SCHEMES = (
+    "redis://, rediss://, valkey://, valkeys://, unix://, redis+sentinel://, redis+cluster://, "
+    "embedded:PATH"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where one server listens: a host and port, or the path of a Unix socket."""
+
+    host: str = ""
+    port: int = 0
+    path: str = ""
+
+    def __str__(self) -> str:
+        return self.path or f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a URL names. `display` is the URL without its password."""
+
+    kind: Kind
+    display: str
+    addresses: tuple[Address, ...] = ()
+    db: int = 0
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    tls: bool = False
+    service: str = ""
+    directory: Path = Path()
+    fsync: Literal["no", "always"] = "no"
+
+
+def parse_url(url: str) -> Target:
+    """Reads a server URL; raises ConfigError naming what is wrong with it.
+
+    A relative path of `embedded:` counts from the current directory, now.
+    """
+    if not isinstance(url, str):
+        raise ConfigError(f"url: expected text, given {type(url).__name__}")
+    if url.startswith("embedded:"):
+        return _embedded(url)
+    try:
+        parts = urlsplit(url)
+        query = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+    except ValueError as error:
+        raise ConfigError(f"url: cannot be read ({error}), given {_without_password(url)!r}") from None
+    match parts.scheme:
+        case "redis" | "valkey":
+            return _single(parts, query, tls=False)
+        case "rediss" | "valkeys":
+            return _single(parts, query, tls=True)
+        case "unix":
+            return _unix(parts, query)
+        case "redis+cluster" | "valkey+cluster" | "rediss+cluster" | "valkeys+cluster":
+            return _cluster(parts, query)
+        case "redis+sentinel" | "valkey+sentinel" | "rediss+sentinel" | "valkeys+sentinel":
+            return _sentinel(parts, query)
+    raise ConfigError(f"url: expected one of {SCHEMES}; given {_without_password(url)!r}")
+
+
+def _without_password(url: str) -> str:
+    before, at, after = url.rpartition("@")
+    if not at:
+        return url
+    scheme, _, credentials = before.partition("://")
+    user = credentials.partition(":")[0]
+    return f"{scheme}://{user}:***@{after}"
+
+
+def _embedded(url: str) -> Target:
+    path, _, query = url.removeprefix("embedded:").partition("?")
+    options = dict(parse_qsl(query))
+    fsync = options.pop("fsync", "no")
+    if not path or options or fsync not in ("no", "always"):
+        raise ConfigError(f"url: expected embedded:PATH or embedded:PATH?fsync=always, given {url!r}")
+    directory = Path(os.path.abspath(os.path.expanduser(path)))
+    return Target(
+        "embedded", f"embedded:{directory}", directory=directory,
+        fsync="always" if fsync == "always" else "no",
+    )
+
+
+def _credentials(parts: SplitResult) -> tuple[str | None, str | None]:
+    username = unquote(parts.username) if parts.username else None
+    password = unquote(parts.password) if parts.password else None
+    return username, password
+
+
+def _database(text: str, url: str) -> int:
+    if not text:
+        return 0
+    if not text.isascii() or not text.isdigit():
+        raise ConfigError(f"url: expected a database number, given {text!r} in {url!r}")
+    return int(text)
+
+
+def _hosts(parts: SplitResult, default_port: int) -> tuple[Address, ...]:
+    shown = _without_password(parts.geturl())
+    addresses = []
+    for piece in parts.netloc.rpartition("@")[2].split(","):
+        one = urlsplit(f"//{piece}")
+        try:
+            port = one.port or default_port
+        except ValueError:
+            raise ConfigError(f"url: expected a port from 1 to 65535, given {shown!r}") from None
+        addresses.append(Address(one.hostname or "localhost", port))
+    return tuple(addresses)
+
+
+def _refuse_rest(parts: SplitResult, query: dict[str, str]) -> None:
+    if query:
+        shown = _without_password(parts.geturl())
+        raise ConfigError(f"url: unknown option {', '.join(query)} in {shown!r}")
+
+
+def _single(parts: SplitResult, query: dict[str, str], *, tls: bool) -> Target:
+    shown = _without_password(parts.geturl())
+    addresses = _hosts(parts, 6379)
+    if len(addresses) > 1:
+        raise ConfigError(f"url: expected one host (redis+cluster:// takes many), given {shown!r}")
+    db = _database(query.pop("db", parts.path.strip("/")), shown)
+    _refuse_rest(parts, query)
+    username, password = _credentials(parts)
+    return Target("single", shown, addresses, db, username, password, tls)
+
+
+def _unix(parts: SplitResult, query: dict[str, str]) -> Target:
+    shown = _without_password(parts.geturl())
+    path = unquote(parts.path)
+    if not path:
+        raise ConfigError(f"url: expected unix:///path/to/socket, given {shown!r}")
+    db = _database(query.pop("db", ""), shown)
+    username, password = _credentials(parts)
+    password = query.pop("password", password)
+    username = query.pop("username", username)
+    _refuse_rest(parts, query)
+    return Target("single", f"unix://{path}", (Address(path=path),), db, username, password)
+
+
+def _cluster(parts: SplitResult, query: dict[str, str]) -> Target:
+    shown = _without_password(parts.geturl())
+    if _database(parts.path.strip("/"), shown) != 0:
+        raise ConfigError(f"url: a cluster has database 0 only, given {shown!r}")
+    _refuse_rest(parts, query)
+    username, password = _credentials(parts)
+    tls = parts.scheme.startswith(("rediss", "valkeys"))
+    return Target("cluster", shown, _hosts(parts, 6379), 0, username, password, tls)
+
+
+def _sentinel(parts: SplitResult, query: dict[str, str]) -> Target:
+    shown = _without_password(parts.geturl())
+    service, _, db = parts.path.strip("/").partition("/")
+    if not service:
+        raise ConfigError(f"url: expected redis+sentinel://host:port/service[/db], given {shown!r}")
+    _refuse_rest(parts, query)
+    username, password = _credentials(parts)
+    tls = parts.scheme.startswith(("rediss", "valkeys"))
+    return Target(
+        "sentinel", shown, _hosts(parts, 26379), _database(db, shown), username, password, tls,
+        service,
+    )

@@ -1,0 +1,85 @@
+"""Every exception rota raises of its own.
+
+    RotaError
+    ├── ConfigError (also ValueError)     a setting, name, limit or option outside its rules
+    ├── PayloadError (also ValueError)    arguments that do not fit the signature or cannot travel
+    ├── UnknownTask                       no task of that name is registered with the queue
+    ├── LaneFull                          a lane's backlog limit refused the job
+    ├── LeaseLost                         the consumer's lease is gone; its jobs belong to others
+    ├── BatchInterrupted                  a chunk of a bulk enqueue failed half-way
+    ├── NotDurable                        the write was made, the asked durability was not reached
+    └── Unavailable                       the server could not be reached or refused to serve
+        ├── ServerFull                    the server is out of memory
+        └── ServerTooOld                  the server lacks what rota needs
+
+Exceptions a *handler* raises to steer its job (`Retry`, `Release`, …) are signals, not
+errors: see `rota.signals`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rota.model import Enqueued, JobSpec
+
+
+class RotaError(Exception):
+    """Root of every error of rota."""
+
+
+class ConfigError(RotaError, ValueError):
+    """A setting, name, limit or option is outside its rules; nothing was written."""
+
+
+class PayloadError(RotaError, ValueError):
+    """Arguments do not fit the task's signature, or cannot travel; nothing was written."""
+
+
+class UnknownTask(RotaError, LookupError):
+    """No task of that name is registered with the queue."""
+
+
+class LaneFull(RotaError):
+    """The lane's backlog limit refused the job; nothing of it was stored."""
+
+    def __init__(self, lane: str, message: str | None = None) -> None:
+        super().__init__(message or f"lane {lane!r} is full: its backlog limit is reached")
+        self.lane = lane
+
+
+class LeaseLost(RotaError):
+    """The consumer's lease is gone: its jobs were, or will be, given to others."""
+
+
+class BatchInterrupted(RotaError):
+    """A bulk enqueue stopped half-way.
+
+    `outcomes` are those of the jobs known to be stored or refused, in input order; `unsure`
+    are the specs whose fate the client could not learn. Enqueueing the same spec objects
+    again adds only what is missing.
+    """
+
+    def __init__(self, outcomes: Sequence[Enqueued], unsure: Sequence[JobSpec], cause: str) -> None:
+        super().__init__(
+            f"bulk enqueue interrupted after {len(outcomes)} jobs, {len(unsure)} unsure: {cause}"
+        )
+        self.outcomes = list(outcomes)
+        self.unsure = list(unsure)
+
+
+class NotDurable(RotaError):
+    """The job was written, but the asked durability was not reached; the job may exist."""
+
+
+class Unavailable(RotaError):
+    """The server could not be reached, or refused to serve; the message names it."""
+
+
+class ServerFull(Unavailable):
+    """The server is out of memory and refused the write; nothing was written."""
+
+
+class ServerTooOld(Unavailable):
+    """The server is older than Valkey 7.2 or Redis 7.0."""

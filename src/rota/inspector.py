@@ -1,0 +1,66 @@
+"""What reads a queue, bounded. Each method is an operation without I/O."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from rota import scripts
+from rota.errors import PayloadError
+from rota.keys import Keys
+from rota.model import Header, JobInfo, JobState, LaneInfo, QueueInfo, parse_record
+from rota.scripting import Operation
+
+PAGE = 200
+
+
+class Inspector:
+    """The read side of one queue."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+
+    def queue(self) -> Operation[QueueInfo]:
+        return (yield from scripts.queue_info(self._keys))
+
+    def lane(self, lane: str) -> Operation[LaneInfo]:
+        return (yield from scripts.lane_info(self._keys, lane=lane))
+
+    def lanes_page(self, cursor: str) -> Operation[tuple[str, list[LaneInfo]]]:
+        """One page of lanes; the cursor is '' at the start and after the last page."""
+        return (yield from scripts.lanes_page(self._keys, cursor=cursor, limit=PAGE))
+
+    def lanes(self, limit: int) -> Operation[list[LaneInfo]]:
+        """The first `limit` lanes found, those with work first."""
+        found: dict[str, LaneInfo] = {}
+        cursor = ""
+        while True:
+            cursor, rows = yield from self.lanes_page(cursor)
+            found.update((row.name, row) for row in rows)
+            if not cursor or len(found) >= limit:
+                return list(found.values())[:limit]
+
+    def job(self, id: str) -> Operation[JobInfo | None]:
+        """A job as it stands, or None where there is none: unknown, or done."""
+        _, state, record, attempts, deaths, error, due = yield from scripts.job_info(
+            self._keys, id=id
+        )
+        if state == b"none":
+            return None
+        try:
+            header, enqueued, payload = parse_record(record)
+        except PayloadError:
+            header, enqueued, payload = Header("", ""), 0.0, record
+        return JobInfo(
+            id=id,
+            state=cast(JobState, state.decode()),
+            task=header.task,
+            lane=header.lane,
+            ordering_key=header.key,
+            priority=header.priority,
+            enqueued_at=enqueued,
+            payload=payload,
+            attempts=attempts,
+            deaths=deaths,
+            error=error.decode() or None,
+            due=due / 1000 if due else None,
+        )

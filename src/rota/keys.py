@@ -1,0 +1,132 @@
+"""Every key rota writes, in one table.
+
+From it come the Python builders (`Keys`), the Lua helpers put in front of each script
+(`lua_helpers`), and what the key catalogue and the leak check know (`is_known`). No other
+module builds a key. All keys of a queue share the hash tag `{queue}`, so a queue is one slot.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class KeyKind:
+    """One kind of key: its template below the queue's root, its Redis type, what it holds.
+
+    Templates with `{lane}`, `{sequence}`, `{id}`, `{consumer}` or `{nonce}` take that one
+    argument; `transient` keys may outlive a drained queue only with a TTL or an owner.
+    """
+
+    name: str
+    template: str
+    type: str
+    holds: str
+
+    @property
+    def parameter(self) -> str | None:
+        found = re.search(r"{(\w+)}", self.template)
+        return found.group(1) if found else None
+
+
+CATALOGUE: tuple[KeyKind, ...] = (
+    KeyKind("config", "config", "hash", "queue-wide settings, cursors of paged changes, schema"),
+    KeyKind("none", "none", "none", "declared by every script, never exists"),
+    KeyKind("ring", "ring", "zset", "lane → tag: the lanes that may be served now"),
+    KeyKind("vt", "vt", "string", "the tag of the last entry served"),
+    KeyKind("owed", "owed", "zset", "lane → tag kept while the lane is outside the ring"),
+    KeyKind("gwaiting", "gwaiting", "hash", "lane → waiting jobs, delayed apart"),
+    KeyKind("pending", "g:{lane}:pending", "zset", "claimable entries: job id or !key → score"),
+    KeyKind("out", "g:{lane}:out", "zset", "the lane's sequences that are not claimable now"),
+    KeyKind("delayed", "g:{lane}:delayed", "zset", "the lane's delayed jobs → due"),
+    KeyKind("sequence", "s:{sequence}", "zset", "a sequence's waiting jobs → score"),
+    KeyKind("held", "held", "hash", "sequence → its consumer and jobs in flight, in order"),
+    KeyKind("gactive", "gactive", "hash", "lane → permits held"),
+    KeyKind("glimit", "glimit", "hash", "lane → ceiling"),
+    KeyKind("gweight", "gweight", "hash", "lane → weight"),
+    KeyKind("gmax", "gmax", "hash", "lane → backlog limit"),
+    KeyKind("paused", "paused", "set", "paused lanes"),
+    KeyKind("blocked", "blocked", "zset", "l:lane, s:sequence, h:sequence, p:lane → until"),
+    KeyKind("why", "why", "hash", "member of blocked or p:lane → reason and who, or the head"),
+    KeyKind("scheduled", "scheduled", "zset", "place + id of a delayed job → due"),
+    KeyKind("job", "job:{id}", "string", "a job's record: prefix, header, payload"),
+    KeyKind("attempts", "attempts", "hash", "job → failed attempts"),
+    KeyKind("deaths", "deaths", "hash", "job → workers that died with it"),
+    KeyKind("errors", "errors", "hash", "job → its last error"),
+    KeyKind("consumers", "consumers", "zset", "consumer → lease deadline; -inf marked gone"),
+    KeyKind("consumer", "c:{consumer}", "hash", "what a consumer holds: job → delivery"),
+    KeyKind("cancels", "cancels", "hash", "running job → who asked to cancel it"),
+    KeyKind("dead", "dead", "zset", "dead job → when"),
+    KeyKind("wake", "wake", "list", "the doorbell"),
+    KeyKind("sent", "sent:{nonce}", "string", "receipt of an enqueue call, kept 60 s"),
+    KeyKind("seq", "seq", "string", "the queue's counter"),
+    KeyKind("stats", "stats", "hash", "totals of the queue"),
+)
+
+_BY_NAME = {kind.name: kind for kind in CATALOGUE}
+
+
+class Keys:
+    """The keys of one queue."""
+
+    __slots__ = ("config", "none", "root", "wake")
+
+    def __init__(self, queue: str, prefix: str = "emq") -> None:
+        self.root = f"{prefix}:{{{queue}}}:"
+        self.config = self.root + "config"
+        self.none = self.root + "none"
+        self.wake = self.root + "wake"
+
+    def key(self, name: str, argument: str | None = None) -> str:
+        """The key of kind `name`; kinds with a parameter take it as `argument`."""
+        kind = _BY_NAME[name]
+        if kind.parameter is None:
+            return self.root + kind.template
+        if argument is None:
+            raise TypeError(f"key {name} needs its {kind.parameter}")
+        return self.root + kind.template.replace("{" + kind.parameter + "}", argument)
+
+
+def sequence_name(lane: str, ordering_key: str) -> str:
+    """The name of a sequence, in which the lane's length in bytes keeps odd names apart."""
+    return f"{len(lane.encode())}:{lane}:{ordering_key}"
+
+
+def lua_helpers(text: str) -> str:
+    """The Lua locals that build the keys which `text` mentions."""
+    mentioned = set(re.findall(r"\bk_(\w+)", text))
+    unknown = mentioned - _BY_NAME.keys()
+    if unknown:
+        raise LookupError(f"no such key in the catalogue: {', '.join(sorted(unknown))}")
+    lines = ["local root = KEYS[1]:sub(1, -7) -- the queue's root: KEYS[1] is its config"]
+    lines += [_lua_helper(kind) for kind in CATALOGUE if kind.name in mentioned]
+    return "\n".join(lines)
+
+
+def _lua_helper(kind: KeyKind) -> str:
+    if kind.parameter is None:
+        return f"local k_{kind.name} = root .. '{kind.template}'"
+    before, after = kind.template.split("{" + kind.parameter + "}")
+    tail = f" .. '{after}'" if after else ""
+    return (
+        f"local function k_{kind.name}({kind.parameter})"
+        f" return root .. '{before}' .. {kind.parameter}{tail} end"
+    )
+
+
+def _pattern(kind: KeyKind) -> str:
+    if kind.parameter is None:
+        return re.escape(kind.template)
+    before, after = kind.template.split("{" + kind.parameter + "}")
+    return re.escape(before) + ".+" + re.escape(after)
+
+
+_KNOWN = re.compile(
+    r"[^{}]+:\{[^{}]+\}:(?:" + "|".join(_pattern(kind) for kind in CATALOGUE) + ")", re.DOTALL
+)
+
+
+def is_known(key: str) -> bool:
+    """Whether the catalogue knows a key of this shape."""
+    return _KNOWN.fullmatch(key) is not None

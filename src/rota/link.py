@@ -1,0 +1,100 @@
+"""How the parts of one queue reach its server: its keys, its clients, its operations."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import TypeVar
+
+from rota.connection import AsyncClient, Client, Target, parse_url
+from rota.inspector import Inspector
+from rota.keys import Keys
+from rota.scripting import LIBRARY, Library, Operation
+from rota.store import Store
+
+T = TypeVar("T")
+logger = logging.getLogger("rota")
+
+DEFAULT_DIRECTORY = ".rota"
+
+
+class Link:
+    """One queue's way to its server.
+
+    The server is settled at the first use: the given URL, else ROTA_URL, else an embedded server
+    in `.rota` of the directory where the link was made, which one WARNING names.
+    """
+
+    def __init__(self, keys: Keys, url: str | None = None, *, library: Library = LIBRARY) -> None:
+        self.keys = keys
+        self.store = Store(keys)
+        self.inspector = Inspector(keys)
+        self._library = library
+        self._target = None if url is None else parse_url(url)
+        self._directory = Path.cwd() / DEFAULT_DIRECTORY
+        self._async_client: AsyncClient | None = None
+        self._client: Client | None = None
+
+    @property
+    def target(self) -> Target:
+        if self._target is None:
+            url = os.environ.get("ROTA_URL")
+            if url:
+                self._target = parse_url(url)
+            else:
+                logger.warning(
+                    "no server configured: using an embedded one in %s "
+                    "(set url= or ROTA_URL to choose another)",
+                    self._directory,
+                )
+                self._target = parse_url(f"embedded:{self._directory}")
+        return self._target
+
+    def use(self, url: str) -> None:
+        """Settles the server; a link that has been used keeps the one it has."""
+        if self._async_client is None and self._client is None:
+            self._target = parse_url(url)
+
+    @property
+    def async_client(self) -> AsyncClient:
+        if self._async_client is None:
+            self._async_client = AsyncClient(self.target, library=self._library)
+        return self._async_client
+
+    @property
+    def client(self) -> Client:
+        if self._client is None:
+            self._client = Client(self.target, library=self._library)
+        return self._client
+
+    async def run(self, operation: Operation[T]) -> T:
+        return await self.async_client.run(operation)
+
+    def run_sync(self, operation: Operation[T]) -> T:
+        return self.client.run(operation)
+
+    def own_async_client(self, *, reply_timeout: float) -> AsyncClient:
+        """A client with one connection of its own, for what must not wait for a free one."""
+        return AsyncClient(
+            self.target, library=self._library, size=1, reply_timeout=reply_timeout
+        )
+
+    def own_client(self, *, reply_timeout: float, resend_window: float) -> Client:
+        return Client(
+            self.target,
+            library=self._library,
+            size=1,
+            reply_timeout=reply_timeout,
+            resend_window=resend_window,
+        )
+
+    async def close(self) -> None:
+        """Closes the connections of the running loop, and those of blocking callers."""
+        if self._async_client is not None:
+            await self._async_client.close()
+        self.close_sync()
+
+    def close_sync(self) -> None:
+        if self._client is not None:
+            self._client.close()

@@ -1,0 +1,59 @@
+#!lua flags=allow-oom
+-- include: clock bell lists record sequence_name delivery holding limits turn reconcile offer changes give_back bury promote next_due reap
+-- args: limit
+-- resend: yes
+-- Keeps the queue's time, bounded by `limit` per kind: brings back what has fallen due, takes
+-- back the jobs of consumers whose lease ended, prunes kept tags, carries on a paged change.
+-- Reply: more (1: call again), due (ms until the next thing falls due; -1 nothing), reaped
+local last = tonumber(redis.call('HGET', k_config, 'beat') or now)
+redis.call('HSET', k_config, 'beat', now)
+local more = promote(limit)
+
+-- A consumer whose lease ended while nobody beat (the server was away) is spared: that its
+-- worker did not renew says nothing of its jobs.
+local reaped = 0
+local gone = redis.call('ZRANGEBYSCORE', k_consumers, '-inf', now, 'WITHSCORES', 'LIMIT', 0, 20)
+for i = 1, #gone, 2 do
+  local consumer, deadline = gone[i], gone[i + 1]
+  if deadline ~= '-inf' then
+    local lease = tonumber(redis.call('HGET', k_consumer(consumer), '!lease') or 0)
+    mark_gone(consumer)
+    if now - last > lease / 2 then
+      redis.call('HSET', k_consumer(consumer), '!spared', 1)
+    end
+  end
+  if reaped < limit then
+    local spared = redis.call('HEXISTS', k_consumer(consumer), '!spared') == 1
+    local back, empty = reap_consumer(consumer, limit - reaped, not spared)
+    reaped = reaped + back
+    more = more or not empty
+  else
+    more = true
+  end
+end
+more = more or #gone == 40
+if reaped > 0 then
+  count_total('reaped', reaped)
+end
+
+local behind = redis.call('ZRANGEBYSCORE', k_owed, '-inf', '(' .. number_text(rotation()), 'LIMIT', 0, limit)
+call_all('ZREM', k_owed, behind)
+more = more or #behind == limit
+
+-- A changed default ceiling reaches the lanes that wait, page by page.
+local cursor = redis.call('HGET', k_config, 'sweep')
+if cursor then
+  local page = redis.call('HSCAN', k_gwaiting, cursor, 'COUNT', limit)
+  for i = 1, #page[2], 2 do
+    touch_lane(page[2][i])
+  end
+  if page[1] == '0' then
+    redis.call('HDEL', k_config, 'sweep')
+  else
+    redis.call('HSET', k_config, 'sweep', page[1])
+    more = true
+  end
+end
+write_changes()
+ring_bell()
+return { more and 1 or 0, next_due(), reaped }

@@ -1,0 +1,224 @@
+#!lua
+-- include: clock lists record sequence_name limits turn bell
+-- args: nonce atomic large jobs bodies
+-- resend: yes
+-- Stores N jobs and makes them claimable, or keeps them until they are due.
+-- jobs: columns {ids, lanes, keys, priorities, delays, instants}; the last four may be false as
+-- a whole or per job. bodies: header line and payload of each. delays in ms from now, instants in Unix ms.
+-- atomic: when one lane is full, nothing is stored. large: a payload is over 2 KiB.
+-- Reply: ok, outcomes · full, lane. outcomes: one letter per job, in order:
+--   c created · d duplicate (the id is taken while its job exists) · f lane full
+-- The nonce keeps the outcomes for 60 s: a resend is answered from them and stores nothing.
+local receipt = redis.call('GET', k_sent(nonce))
+if receipt then
+  return { 'ok', receipt }
+end
+local ids, lanes, keys, priorities, delays, instants = unpack(jobs, 1, 6)
+
+local names = {}
+for i, id in ipairs(ids) do
+  names[i] = k_job(id)
+end
+local some_exist = redis.call('EXISTS', unpack(names)) > 0
+
+-- Backlog limits count what waits and what is delayed.
+local backlog, room = redis.call('EXISTS', k_gmax) == 1, {}
+local function has_room(lane)
+  if not backlog then
+    return true
+  end
+  if not room[lane] then
+    local most = tonumber(redis.call('HGET', k_gmax, lane) or math.huge)
+    local waiting = tonumber(redis.call('HGET', k_gwaiting, lane) or 0)
+    room[lane] = most - waiting - redis.call('ZCARD', k_delayed(lane))
+  end
+  room[lane] = room[lane] - 1
+  return room[lane] >= 0
+end
+
+local outcomes, created, in_batch = {}, {}, {}
+for i, id in ipairs(ids) do
+  if in_batch[id] or (some_exist and redis.call('EXISTS', names[i]) == 1) then
+    outcomes[i] = 'd'
+  elseif not has_room(lanes[i]) then
+    if atomic then
+      return { 'full', lanes[i] }
+    end
+    outcomes[i] = 'f'
+  else
+    outcomes[i] = 'c'
+    in_batch[id] = true
+    created[#created + 1] = i
+  end
+end
+local reply = table.concat(outcomes)
+redis.call('SET', k_sent(nonce), reply, 'PX', 60000)
+if #created == 0 then
+  return { 'ok', reply }
+end
+
+-- Per lane, in order of first sight: its claimable entries, its delayed jobs, its count.
+local order, groups = {}, {}
+local function group_of(lane)
+  local group = groups[lane]
+  if not group then
+    group = { lane = lane, entries = {}, delayed = {}, waiting = 0 }
+    groups[lane] = group
+    order[#order + 1] = group
+  end
+  return group
+end
+local sequences, sequence_list = {}, {}
+local function sequence_group(lane, key)
+  local sequence = sequence_of(lane, key)
+  local group = sequences[sequence]
+  if not group then
+    group = { sequence = sequence, lane = lane, key = key, jobs = {}, head = math.huge }
+    sequences[sequence] = group
+    sequence_list[#sequence_list + 1] = group
+  end
+  return group
+end
+
+local seq = redis.call('INCRBY', k_seq, #created) - #created
+if seq == 0 then
+  redis.call('HSET', k_config, 'schema', 1)
+end
+if large then
+  redis.call('HSET', k_config, 'large', 1)
+end
+local records, scheduled, soonest = {}, {}, math.huge
+for _, i in ipairs(created) do
+  seq = seq + 1
+  local id, lane = ids[i], lanes[i]
+  local group = group_of(lane)
+  local due = (delays and delays[i] and now + delays[i]) or (instants and instants[i]) or 0
+  records[#records + 1] = names[i]
+  if due > now then
+    records[#records + 1] = record_prefix(seq, 0, now) .. bodies[i]
+    local member = place_text(seq) .. id
+    scheduled[#scheduled + 1] = due
+    scheduled[#scheduled + 1] = member
+    group.delayed[#group.delayed + 1] = due
+    group.delayed[#group.delayed + 1] = member
+    soonest = math.min(soonest, due)
+  else
+    local place = seq - (priorities and priorities[i] or 0) * PRIORITY_STEP
+    local score = string.format('%.0f', place)
+    records[#records + 1] = record_prefix(place, now, now) .. bodies[i]
+    group.waiting = group.waiting + 1
+    local key = is_ordered(lane) and '' or (keys and keys[i])
+    if key then
+      local line = sequence_group(lane, key)
+      line.jobs[#line.jobs + 1] = score
+      line.jobs[#line.jobs + 1] = id
+      line.head = math.min(line.head, place)
+    else
+      group.entries[#group.entries + 1] = score
+      group.entries[#group.entries + 1] = id
+    end
+  end
+end
+redis.call('MSET', unpack(records))
+
+-- A sequence that is neither held nor blocked gets its token, at the lower of its old and its
+-- new head; else it waits in `out`.
+if #sequence_list > 0 then
+  local held_names, block_names = {}, {}
+  for i, line in ipairs(sequence_list) do
+    redis.call('ZADD', k_sequence(line.sequence), unpack(line.jobs))
+    held_names[i] = line.sequence
+    block_names[2 * i - 1] = 's:' .. line.sequence
+    block_names[2 * i] = 'h:' .. line.sequence
+  end
+  local held = redis.call('HMGET', k_held, unpack(held_names))
+  local blocks = redis.call('ZMSCORE', k_blocked, unpack(block_names))
+  for i, line in ipairs(sequence_list) do
+    local head = string.format('%.0f', line.head)
+    if held[i] or blocks[2 * i - 1] or blocks[2 * i] then
+      redis.call('ZADD', k_out(line.lane), 'LT', head, line.key)
+    else
+      local entries = groups[line.lane].entries
+      entries[#entries + 1] = head
+      entries[#entries + 1] = '!' .. line.key
+    end
+  end
+end
+
+local names_waiting, names_ready, count = {}, {}, 0
+for _, group in ipairs(order) do
+  if #group.entries > 0 then
+    redis.call('ZADD', k_pending(group.lane), 'LT', unpack(group.entries))
+    names_ready[#names_ready + 1] = group.lane
+  end
+  if #group.delayed > 0 then
+    redis.call('ZADD', k_delayed(group.lane), unpack(group.delayed))
+  end
+  if group.waiting > 0 then
+    names_waiting[#names_waiting + 1] = group.lane
+    count = count + group.waiting
+  end
+end
+if #names_waiting > 0 then
+  local before = redis.call('HMGET', k_gwaiting, unpack(names_waiting))
+  local set = {}
+  for i, lane in ipairs(names_waiting) do
+    set[2 * i - 1] = lane
+    set[2 * i] = (before[i] or 0) + groups[lane].waiting
+  end
+  redis.call('HSET', k_gwaiting, unpack(set))
+  redis.call('HINCRBY', k_stats, 'waiting', count)
+end
+redis.call('HINCRBY', k_stats, 'enqueued', #created)
+if #scheduled > 0 then
+  local first = redis.call('ZRANGE', k_scheduled, 0, 0, 'WITHSCORES')[2]
+  if not first or soonest < tonumber(first) then
+    wake()
+  end
+  redis.call('ZADD', k_scheduled, unpack(scheduled))
+end
+
+-- The ring: asked once which lanes are in already; only the others are looked at.
+if #names_ready > 0 then
+  local tags = redis.call('ZMSCORE', k_ring, unpack(names_ready))
+  local outside, lane_blocks = {}, {}
+  for i, lane in ipairs(names_ready) do
+    if tags[i] then
+      wake()
+    else
+      outside[#outside + 1] = lane
+      lane_blocks[#lane_blocks + 1] = 'l:' .. lane
+    end
+  end
+  if #outside > 0 then
+    local paused = redis.call('SMISMEMBER', k_paused, unpack(outside))
+    local blocked = redis.call('ZMSCORE', k_blocked, unpack(lane_blocks))
+    local own = redis.call('HMGET', k_glimit, unpack(outside))
+    local active = redis.call('HMGET', k_gactive, unpack(outside))
+    local weights = redis.call('HMGET', k_gweight, unpack(outside))
+    local owed = redis.call('ZMSCORE', k_owed, unpack(outside))
+    local vt, join, paid = rotation(), {}, {}
+    for i, lane in ipairs(outside) do
+      if paused[i] == 0 and not blocked[i] and tonumber(active[i] or 0) < ceiling_from(own[i]) then
+        local tag = vt + 1 / tonumber(weights[i] or 1)
+        if owed[i] then
+          paid[#paid + 1] = lane
+          if tonumber(owed[i]) >= vt then
+            tag = tonumber(owed[i])
+          end
+        end
+        join[#join + 1] = number_text(tag)
+        join[#join + 1] = lane
+      end
+    end
+    if #join > 0 then
+      redis.call('ZADD', k_ring, unpack(join))
+      wake()
+    end
+    if #paid > 0 then
+      redis.call('ZREM', k_owed, unpack(paid))
+    end
+  end
+end
+ring_bell()
+return { 'ok', reply }

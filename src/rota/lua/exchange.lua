@@ -1,0 +1,157 @@
+#!lua flags=allow-oom
+-- include: clock bell lists record sequence_name delivery holding limits turn reconcile offer changes give_back complete promote next_due heap take
+-- args: consumer number want prefetch park done
+-- resend: no
+-- Settles completed jobs and claims up to `want` entries, in one round trip.
+-- done: {ids, deliveries}. number: the claim's own, higher than any before of this consumer; it
+-- is the delivery number of what is claimed. park: the caller will wait and keep the time.
+-- Reply: status, now, due, left, answers, ids, records, sizes, attempts, suspects
+--   status   ok · lost (the lease is gone) · stale (the number was not higher)
+--   due      ms until the next thing falls due, told when slots stay free; -1 nothing
+--   left     1 when work stands in the ring after the call
+--   answers  one word per job in done: ok, settled, lost
+--   sizes    jobs per entry, in turn order; empty when each entry is one job
+--   attempts, suspects   per job: attempts and deaths so far; empty when no job has any
+local ids_done, deliveries_done = done[1], done[2]
+local lease = redis.call('ZSCORE', k_consumers, consumer)
+local alive = lease and lease ~= '-inf'
+local answers = {}
+if #ids_done > 0 then
+  if alive then
+    answers = complete(consumer, ids_done, deliveries_done)
+  else
+    for i = 1, #ids_done do
+      answers[i] = 'lost'
+    end
+  end
+end
+
+local function refuse(status)
+  write_changes()
+  ring_bell()
+  return { status, now, -1, 0, answers, {}, {}, {}, {}, {} }
+end
+
+if not alive or tonumber(lease) <= now then
+  return refuse('lost')
+end
+local hash = k_consumer(consumer)
+if want > 0 then
+  if number <= tonumber(redis.call('HGET', hash, '!claim') or 0) then
+    return refuse('stale')
+  end
+  redis.call('HSET', hash, '!claim', number)
+end
+
+if want > 0 then
+  promote(200)
+end
+write_changes()
+
+-- The gate: a paused queue hands out nothing and its ring does not count.
+local gate, large = unpack(redis.call('HMGET', k_config, 'paused', 'large'))
+local some_died = redis.call('EXISTS', k_deaths) == 1
+local taken, round = {}, 0
+while #taken < want and not gate and round < 10 do
+  round = round + 1
+  local rows = redis.call('ZRANGE', k_ring, 0, want - #taken - 1, 'WITHSCORES')
+  if #rows == 0 then
+    break
+  end
+  local first = #taken + 1
+  local lanes, shut = open_lanes(rows)
+  local full = play_round(lanes, want, prefetch, large, taken)
+
+  -- Into the consumer's hash before anything that could fail.
+  local holds, holdings = {}, {}
+  for i = first, #taken do
+    local entry = taken[i]
+    local jobs = {}
+    for j = 1, #entry.jobs, 2 do
+      local id, score = entry.jobs[j], entry.jobs[j + 1]
+      jobs[#jobs + 1] = id
+      local mark = some_died and redis.call('HEXISTS', k_deaths, id) == 1 and 'u' or '-'
+      holds[#holds + 1] = id
+      holds[#holds + 1] = delivery_text(number, score, mark, entry.lane.name, entry.key)
+    end
+    if entry.sequence then
+      holdings[#holdings + 1] = entry.sequence
+      holdings[#holdings + 1] = holding_text(consumer, jobs)
+    end
+  end
+  call_all('HSET', hash, holds)
+  call_all('HSET', k_held, holdings)
+  for i = first, #taken do
+    local entry = taken[i]
+    local head = entry.full and redis.call('ZRANGE', k_sequence(entry.sequence), 0, 0, 'WITHSCORES')
+    if head and #head > 0 then
+      redis.call('ZADD', k_out(entry.lane.name), head[2], entry.key)
+    end
+  end
+  local active, waiting, drained = {}, {}, {}
+  for _, lane in ipairs(lanes) do
+    if lane.served then
+      active[#active + 1] = lane.name
+      active[#active + 1] = lane.permits + lane.entries
+      if lane.waiting > 0 then
+        waiting[#waiting + 1] = lane.name
+        waiting[#waiting + 1] = lane.waiting
+      else
+        drained[#drained + 1] = lane.name
+      end
+    end
+  end
+  call_all('HSET', k_gactive, active)
+  call_all('HSET', k_gwaiting, waiting)
+  call_all('HDEL', k_gwaiting, drained)
+  count_total('waiting', -#holds / 2)
+  count_total('running', #holds / 2)
+  write_ring(lanes)
+  shut_out(shut)
+  if full then
+    want = #taken -- the byte bound ended the claim: the slots left are not free for the bell
+    break
+  end
+end
+write_totals()
+
+local left = not gate and redis.call('EXISTS', k_ring) == 1
+local due = -1
+if #taken < want then
+  due = next_due()
+  if not left then
+    if #taken == 0 and redis.call('EXISTS', k_ring, k_gwaiting) == 0 then
+      redis.call('DEL', k_owed, k_vt) -- a new busy period begins
+    end
+    if park then
+      redis.call('DEL', k_wake)
+    end
+  end
+end
+if left and (bell_wanted or #taken > 0) and redis.call('LLEN', k_wake) == 0 then
+  wake()
+  ring_bell()
+end
+
+local ids, names, sizes, single = {}, {}, {}, true
+for i, entry in ipairs(taken) do
+  sizes[i] = #entry.jobs / 2
+  single = single and sizes[i] == 1
+  for j = 1, #entry.jobs, 2 do
+    ids[#ids + 1] = entry.jobs[j]
+    names[#names + 1] = k_job(entry.jobs[j])
+  end
+end
+local records, attempts, suspects = {}, {}, {}
+if #ids > 0 then
+  for first = 1, #names, CHUNK do
+    for _, text in ipairs(redis.call('MGET', unpack(names, first, math.min(first + CHUNK - 1, #names)))) do
+      records[#records + 1] = text
+    end
+  end
+  if redis.call('EXISTS', k_attempts, k_deaths) > 0 then
+    attempts = fetch_all('HMGET', k_attempts, ids)
+    suspects = fetch_all('HMGET', k_deaths, ids)
+  end
+end
+return { 'ok', now, due, left and 1 or 0, answers, ids, records, single and {} or sizes, attempts, suspects }

@@ -1,0 +1,21 @@
+-- Moves a job in flight to the dead, its record and error kept. With `hold` its sequence stays
+-- out until someone acts on the job; else it goes on behind it.
+local function bury(consumer, id, held, err, hold)
+  redis.call('HDEL', k_consumer(consumer), id)
+  if redis.call('EXISTS', k_job(id)) == 0 then
+    local header = cjson.encode({ task = '', lane = held.lane, key = held.key })
+    redis.call('SET', k_job(id), record_prefix(tonumber(held.score), now, now) .. header .. '\n')
+  end
+  redis.call('ZADD', k_dead, now, id)
+  redis.call('HSET', k_errors, id, err)
+  count_total('running', -1)
+  count_total('buried', 1)
+  if held.sequence then
+    if hold then
+      block_until('h:' .. held.sequence, '+inf', id)
+    end
+    leave_holding(consumer, id, held, hold)
+  else
+    count_permits(held.lane, -1)
+  end
+end

@@ -1,0 +1,100 @@
+-- What a script changes is gathered here and written once, at its end: counts per lane, totals
+-- of the queue, and which sequences and lanes must be looked at again.
+local permit_change, waiting_change, total_change = {}, {}, {}
+local touched_lanes, touched_sequences = {}, {}
+
+local function count_permits(lane, n)
+  permit_change[lane] = (permit_change[lane] or 0) + n
+end
+
+local function count_waiting(lane, n)
+  waiting_change[lane] = (waiting_change[lane] or 0) + n
+end
+
+local function count_total(name, n)
+  total_change[name] = (total_change[name] or 0) + n
+end
+
+local function touch_lane(lane)
+  touched_lanes[lane] = true
+end
+
+local function touch_sequence(lane, key)
+  touched_sequences[sequence_of(lane, key)] = { lane, key }
+  touched_lanes[lane] = true
+end
+
+-- Adds `changes` to the counts in hash `key`; a count of 0 has no field.
+local function write_counts(key, changes, seen)
+  local lanes = {}
+  for lane in pairs(changes) do
+    lanes[#lanes + 1] = lane
+  end
+  if #lanes == 0 then
+    return
+  end
+  local before = fetch_all('HMGET', key, lanes)
+  local set, gone = {}, {}
+  for i, lane in ipairs(lanes) do
+    local old = tonumber(before[i] or 0)
+    local new = old + changes[lane]
+    if new > 0 then
+      set[#set + 1] = lane
+      set[#set + 1] = new
+    else
+      gone[#gone + 1] = lane
+    end
+    seen(lane, old, i)
+  end
+  call_all('HSET', key, set)
+  call_all('HDEL', key, gone)
+end
+
+local function write_totals()
+  for name, n in pairs(total_change) do
+    if n ~= 0 then
+      redis.call('HINCRBY', k_stats, name, n)
+    end
+  end
+  total_change = {}
+end
+
+-- A lane is looked at again when a permit came free while it stood at its ceiling; every other
+-- reason is named by whoever makes the change.
+local function write_permits()
+  local lanes = {}
+  for lane in pairs(permit_change) do
+    lanes[#lanes + 1] = lane
+  end
+  if #lanes == 0 then
+    return
+  end
+  local own = fetch_all('HMGET', k_glimit, lanes)
+  local ceilings = {}
+  for i, lane in ipairs(lanes) do
+    ceilings[lane] = ceiling_from(own[i])
+  end
+  write_counts(k_gactive, permit_change, function(lane, old)
+    if old >= ceilings[lane] then
+      touch_lane(lane)
+    end
+  end)
+  permit_change = {}
+end
+
+local function nothing() end
+
+local function write_changes()
+  write_permits()
+  write_counts(k_gwaiting, waiting_change, nothing)
+  waiting_change = {}
+  write_totals()
+  for _, pair in pairs(touched_sequences) do
+    offer(pair[1], pair[2])
+  end
+  touched_sequences = {}
+  for lane in pairs(touched_lanes) do
+    reconcile(lane)
+  end
+  touched_lanes = {}
+end

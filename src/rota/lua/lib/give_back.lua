@@ -1,0 +1,77 @@
+-- Returns a job to its place, uncounted. `pause` (ms) > 0 keeps an unordered job in `scheduled`
+-- and blocks a sequence as a whole: its head keeps its place, nothing overtakes it.
+local function schedule(id, lane, place, due)
+  local first = redis.call('ZRANGE', k_scheduled, 0, 0, 'WITHSCORES')[2]
+  if not first or due < tonumber(first) then
+    wake()
+  end
+  redis.call('ZADD', k_scheduled, due, place .. id)
+  redis.call('ZADD', k_delayed(lane), due, place .. id)
+end
+
+local function block_until(member, till, why)
+  local first = redis.call('ZRANGE', k_blocked, 0, 0, 'WITHSCORES')[2]
+  if not first or tonumber(till) < tonumber(first) then
+    wake()
+  end
+  redis.call('ZADD', k_blocked, till, member)
+  redis.call('HSET', k_why, member, why)
+end
+
+local function return_to_sequence(id, held)
+  redis.call('ZADD', k_sequence(held.sequence), held.score, id)
+  count_waiting(held.lane, 1)
+  count_total('waiting', 1)
+  count_total('running', -1)
+end
+
+-- Takes `id` out of its sequence's hold; with `also_later`, what the same consumer took behind
+-- it goes back uncounted. The sequence is free again when nothing of it is held.
+local function leave_holding(consumer, id, held, also_later)
+  local holding = read_holding(held.sequence)
+  local keep, later, found = {}, {}, false
+  for _, job in ipairs(holding and holding.jobs or {}) do
+    if job == id then
+      found = true
+    elseif found and also_later then
+      later[#later + 1] = job
+    else
+      keep[#keep + 1] = job
+    end
+  end
+  for _, job in ipairs(later) do
+    local text = redis.call('HGET', k_consumer(consumer), job)
+    if text then
+      redis.call('HDEL', k_consumer(consumer), job)
+      return_to_sequence(job, read_delivery(text))
+      count_total('released', 1)
+    end
+  end
+  write_holding(held.sequence, consumer, keep)
+  if #keep == 0 and holding then
+    count_permits(held.lane, -1)
+    touch_sequence(held.lane, held.key)
+  end
+end
+
+local function give_back(consumer, id, held, pause)
+  redis.call('HDEL', k_consumer(consumer), id)
+  if held.sequence then
+    return_to_sequence(id, held)
+    if pause > 0 then
+      block_until('h:' .. held.sequence, now + pause, id)
+    end
+    leave_holding(consumer, id, held, true)
+    return
+  end
+  count_permits(held.lane, -1)
+  count_total('running', -1)
+  if pause > 0 then
+    schedule(id, held.lane, place_text(held.score), now + pause)
+  else
+    redis.call('ZADD', k_pending(held.lane), held.score, id)
+    count_waiting(held.lane, 1)
+    count_total('waiting', 1)
+    touch_lane(held.lane)
+  end
+end

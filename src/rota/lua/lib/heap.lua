@@ -1,0 +1,42 @@
+-- A binary heap of lanes by tag, then name: the order of the ring itself.
+local function precedes(a, b)
+  return a.tag < b.tag or (a.tag == b.tag and a.name < b.name)
+end
+
+local function heap_push(heap, item)
+  local i = #heap + 1
+  while i > 1 do
+    local parent = math.floor(i / 2)
+    if not precedes(item, heap[parent]) then
+      break
+    end
+    heap[i] = heap[parent]
+    i = parent
+  end
+  heap[i] = item
+end
+
+local function heap_pop(heap)
+  local top, last = heap[1], table.remove(heap)
+  local size = #heap
+  if size == 0 then
+    return top
+  end
+  local i = 1
+  while true do
+    local child = 2 * i
+    if child > size then
+      break
+    end
+    if child < size and precedes(heap[child + 1], heap[child]) then
+      child = child + 1
+    end
+    if not precedes(heap[child], last) then
+      break
+    end
+    heap[i] = heap[child]
+    i = child
+  end
+  heap[i] = last
+  return top
+end

@@ -1,0 +1,29 @@
+-- A held sequence: its consumer and its jobs in flight, in order, joined by newlines (which no
+-- name contains). Absence from `held` is the only lock there is.
+local function read_holding(sequence)
+  local text = redis.call('HGET', k_held, sequence)
+  if not text then
+    return nil
+  end
+  local jobs, consumer = {}, nil
+  for part in text:gmatch('[^\n]+') do
+    if consumer then
+      jobs[#jobs + 1] = part
+    else
+      consumer = part
+    end
+  end
+  return { consumer = consumer, jobs = jobs }
+end
+
+local function holding_text(consumer, jobs)
+  return consumer .. '\n' .. table.concat(jobs, '\n')
+end
+
+local function write_holding(sequence, consumer, jobs)
+  if #jobs == 0 then
+    redis.call('HDEL', k_held, sequence)
+  else
+    redis.call('HSET', k_held, sequence, holding_text(consumer, jobs))
+  end
+end

@@ -1,0 +1,23 @@
+-- Variadic calls over lists of any length: `unpack` fails from 8,000 values on.
+local CHUNK = 4000
+
+local function call_all(command, key, list)
+  for first = 1, #list, CHUNK do
+    redis.call(command, key, unpack(list, first, math.min(first + CHUNK - 1, #list)))
+  end
+end
+
+local function fetch_all(command, key, list)
+  if #list <= CHUNK then
+    return redis.call(command, key, unpack(list))
+  end
+  local all = {}
+  for first = 1, #list, CHUNK do
+    local part = redis.call(command, key, unpack(list, first, math.min(first + CHUNK - 1, #list)))
+    local size = math.min(CHUNK, #list - first + 1)
+    for i = 1, size do
+      all[first + i - 1] = part[i]
+    end
+  end
+  return all
+end

@@ -1,0 +1,75 @@
+-- Takes back what a consumer holds, in pages; it must be marked (deadline -inf) before. With
+-- `blame`, a job that had started counts a death; at the third it is buried.
+local DEATHS_MAX = 3
+
+local function mark_gone(consumer)
+  redis.call('ZADD', k_consumers, '-inf', consumer)
+end
+
+local function lost_worker(consumer)
+  local name = redis.call('HGET', k_consumer(consumer), '!name') or consumer
+  return cjson.encode({ error = 'worker lost', worker = name, at = now })
+end
+
+local function take_back(consumer, id, held, blame)
+  if blame and held.mark ~= 'u' then
+    local deaths = redis.call('HINCRBY', k_deaths, id, 1)
+    if deaths >= DEATHS_MAX then
+      local header = read_header(id)
+      bury(consumer, id, held, lost_worker(consumer), header ~= nil and header.on_dead == 'hold')
+      return
+    end
+  end
+  give_back(consumer, id, held, 0)
+end
+
+-- A sequence goes back as a whole: only its first job can have started.
+local function take_back_sequence(consumer, held, blame)
+  local holding = read_holding(held.sequence)
+  local first = holding and holding.jobs[1]
+  for _, id in ipairs(holding and holding.jobs or {}) do
+    local text = redis.call('HGET', k_consumer(consumer), id)
+    if text then
+      take_back(consumer, id, read_delivery(text), blame and id == first)
+    end
+  end
+end
+
+-- Takes back about `limit` jobs; says how many, and whether the consumer holds none any more.
+local function reap_page(consumer, limit, blame)
+  local hash = k_consumer(consumer)
+  local cursor, back = '0', 0
+  repeat
+    local page = redis.call('HSCAN', hash, cursor, 'COUNT', limit)
+    cursor = page[1]
+    for i = 1, #page[2], 2 do
+      local id = page[2][i]
+      local text = id:byte(1) ~= 33 and back < limit and redis.call('HGET', hash, id)
+      if text then
+        local held = read_delivery(text)
+        if held.sequence then
+          take_back_sequence(consumer, held, blame)
+        end
+        if redis.call('HEXISTS', hash, id) == 1 then
+          take_back(consumer, id, held, blame)
+        end
+        back = back + 1
+      end
+    end
+  until cursor == '0' or back >= limit
+  local own = 0
+  for _, field in ipairs({ '!claim', '!name', '!lease', '!spared' }) do
+    own = own + redis.call('HEXISTS', hash, field)
+  end
+  return back, redis.call('HLEN', hash) <= own
+end
+
+-- The consumer's entry and hash go with its last job.
+local function reap_consumer(consumer, limit, blame)
+  local back, empty = reap_page(consumer, limit, blame)
+  if empty then
+    redis.call('DEL', k_consumer(consumer))
+    redis.call('ZREM', k_consumers, consumer)
+  end
+  return back, empty
+end

@@ -1,0 +1,228 @@
+-- Takes entries off the ring's lanes in exact turns: what `want` claims of one would hand out.
+-- The first `want` lanes always suffice. Each lane's likely share is popped at once, the turns
+-- are then played in memory, and what was popped in excess goes back before anything is written.
+local BYTES_MAX = 2097152
+
+local function fair_share(lane, left, weights)
+  local share = math.ceil(left * lane.weight / weights)
+  return math.max(1, math.min(share, lane.room))
+end
+
+-- The lanes that may be served among the ring's first, and their state. A lane that stands in
+-- the ring although a lowered default ceiling forbids it is taken out here.
+local function open_lanes(rows)
+  local names = {}
+  for i = 1, #rows, 2 do
+    names[#names + 1] = rows[i]
+  end
+  local own = fetch_all('HMGET', k_glimit, names)
+  local active = fetch_all('HMGET', k_gactive, names)
+  local weight = fetch_all('HMGET', k_gweight, names)
+  local waiting = fetch_all('HMGET', k_gwaiting, names)
+  local lanes, shut = {}, {}
+  for i, name in ipairs(names) do
+    local permits = tonumber(active[i] or 0)
+    local room = ceiling_from(own[i]) - permits
+    if room > 0 then
+      lanes[#lanes + 1] = {
+        name = name,
+        tag = tonumber(rows[2 * i]),
+        weight = tonumber(weight[i] or 1),
+        permits = permits,
+        room = room,
+        waiting = tonumber(waiting[i] or 0),
+        ready = {},
+        next = 1,
+        entries = 0,
+      }
+    else
+      shut[#shut + 1] = name
+    end
+  end
+  return lanes, shut
+end
+
+-- The lane's next pending entry and its score; nil when it has none left. A lane whose keys are
+-- damaged is left out of the ring and counted, so that it harms no other.
+local function next_entry(lane, left, weights)
+  if lane.next > #lane.ready then
+    if lane.dry then
+      return nil
+    end
+    local ask = fair_share(lane, left, weights)
+    local popped = redis.pcall('ZPOPMIN', k_pending(lane.name), ask)
+    if popped.err then
+      count_total('broken', 1)
+      popped = {}
+    end
+    lane.ready, lane.next = popped, 1
+    lane.dry = #popped < 2 * ask
+    if #popped == 0 then
+      return nil
+    end
+  end
+  local entry, score = lane.ready[lane.next], lane.ready[lane.next + 1]
+  lane.next = lane.next + 2
+  return entry, score
+end
+
+local function put_back_excess(lane)
+  if lane.next <= #lane.ready then
+    local back = {}
+    for i = lane.next, #lane.ready, 2 do
+      back[#back + 1] = lane.ready[i + 1]
+      back[#back + 1] = lane.ready[i]
+    end
+    call_all('ZADD', k_pending(lane.name), back)
+    lane.dry = false
+  end
+end
+
+-- Opens one entry: an unordered job, or up to `prefetch` jobs of a sequence's head.
+local function open_entry(lane, entry, score, prefetch)
+  if entry:byte(1) ~= 33 then
+    return { lane = lane, jobs = { entry, score } }
+  end
+  local key = entry:sub(2)
+  local sequence = sequence_of(lane.name, key)
+  local jobs = redis.call('ZPOPMIN', k_sequence(sequence), prefetch)
+  return { lane = lane, key = key, sequence = sequence, jobs = jobs, full = #jobs == 2 * prefetch }
+end
+
+-- Keeps the payload of one call within bounds; only queues with large payloads pay for asking.
+local function trim_to_bytes(entry, bytes)
+  for i = 1, #entry.jobs, 2 do
+    local size = redis.call('STRLEN', k_job(entry.jobs[i]))
+    if bytes > 0 and bytes + size > BYTES_MAX then
+      local back, keep = {}, {}
+      for j = 1, #entry.jobs, 2 do
+        local list = j < i and keep or back
+        list[#list + 1] = entry.jobs[j]
+        list[#list + 1] = entry.jobs[j + 1]
+      end
+      return bytes, keep, back
+    end
+    bytes = bytes + size
+  end
+  return bytes, entry.jobs, {}
+end
+
+local function return_jobs(entry, jobs)
+  local pairs_back = {}
+  for i = 1, #jobs, 2 do
+    pairs_back[#pairs_back + 1] = jobs[i + 1]
+    pairs_back[#pairs_back + 1] = jobs[i]
+  end
+  if entry.sequence then
+    call_all('ZADD', k_sequence(entry.sequence), pairs_back)
+    entry.full = true
+  else
+    call_all('ZADD', k_pending(entry.lane.name), pairs_back)
+    entry.lane.dry = false
+  end
+end
+
+-- One round over the ring. Appends to `taken`; answers the lanes it served and whether the
+-- byte bound ended it.
+local function play_round(lanes, want, prefetch, large, taken)
+  local heap, weights = {}, 0
+  for _, lane in ipairs(lanes) do
+    heap[#heap + 1] = lane -- the ring's order is a heap already
+    weights = weights + lane.weight
+  end
+  local bytes, full = 0, false
+  while #taken < want and #heap > 0 and not full do
+    local lane = heap_pop(heap)
+    local name, score = next_entry(lane, want - #taken, weights)
+    if name then
+      local entry = open_entry(lane, name, score, prefetch)
+      if large then
+        local back
+        bytes, entry.jobs, back = trim_to_bytes(entry, bytes)
+        if #back > 0 then
+          return_jobs(entry, back)
+          full = true
+        end
+      end
+      local n = #entry.jobs / 2
+      if n > 0 then
+        taken[#taken + 1] = entry
+        lane.served = lane.tag
+        lane.tag = lane.tag + n / lane.weight
+        lane.turn_jobs = n
+        lane.entries = lane.entries + 1
+        lane.waiting = lane.waiting - n
+        lane.room = lane.room - 1
+        if lane.room > 0 then
+          heap_push(heap, lane)
+        end
+      elseif entry.sequence and full then
+        redis.call('ZADD', k_pending(lane.name), score, name)
+        lane.dry = false
+      else
+        heap_push(heap, lane)
+      end
+    end
+  end
+  for _, lane in ipairs(lanes) do
+    put_back_excess(lane)
+  end
+  return full
+end
+
+-- Which of the lanes have entries pending still: one question for all, one by one only when
+-- the answer is mixed.
+local function mark_pending(lanes)
+  local unsure, keys = {}, {}
+  for _, lane in ipairs(lanes) do
+    lane.pending = lane.waiting > 0 and not lane.dry
+    if lane.pending then
+      unsure[#unsure + 1] = lane
+      keys[#keys + 1] = k_pending(lane.name)
+    end
+  end
+  if #unsure == 0 or redis.call('EXISTS', unpack(keys)) == #unsure then
+    return
+  end
+  for i, lane in ipairs(unsure) do
+    lane.pending = redis.call('EXISTS', keys[i]) == 1
+  end
+end
+
+-- Writes the ring after a round: new tags for lanes that stay; a lane that leaves keeps its
+-- tag in `owed` unless it forgives nothing (one job served, nothing waiting).
+local function write_ring(lanes)
+  local stay, leave, owe = {}, {}, {}
+  local vt = rotation()
+  local before = vt
+  mark_pending(lanes)
+  for _, lane in ipairs(lanes) do
+    if lane.served then
+      vt = math.max(vt, lane.served)
+    end
+    if lane.pending and lane.room > 0 then
+      if lane.served then
+        stay[#stay + 1] = number_text(lane.tag)
+        stay[#stay + 1] = lane.name
+      end
+    elseif lane.served or not lane.pending then
+      leave[#leave + 1] = lane.name
+      if lane.waiting > 0 or not lane.served or lane.turn_jobs > 1 then
+        owe[#owe + 1] = number_text(lane.tag)
+        owe[#owe + 1] = lane.name
+      end
+    end
+  end
+  call_all('ZADD', k_ring, stay)
+  call_all('ZREM', k_ring, leave)
+  call_all('ZADD', k_owed, owe)
+  if vt > before then
+    redis.call('SET', k_vt, number_text(vt))
+  end
+end
+
+local function shut_out(names)
+  for _, name in ipairs(names) do
+    reconcile(name)
+  end
+end

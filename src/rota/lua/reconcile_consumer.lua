@@ -1,0 +1,23 @@
+#!lua flags=allow-oom
+-- args: consumer number cursor limit
+-- resend: yes
+-- Raises a consumer's claim number, so that a claim still on its way bounces, and lists a page
+-- of what it holds.
+-- Reply: status (ok · lost), cursor ('0' at the end), ids, deliveries
+local lease = redis.call('ZSCORE', k_consumers, consumer)
+if not lease or lease == '-inf' then
+  return { 'lost', '0', {}, {} }
+end
+local hash = k_consumer(consumer)
+if number > tonumber(redis.call('HGET', hash, '!claim') or 0) then
+  redis.call('HSET', hash, '!claim', number)
+end
+local page = redis.call('HSCAN', hash, cursor, 'COUNT', limit)
+local ids, deliveries = {}, {}
+for i = 1, #page[2], 2 do
+  if page[2][i]:byte(1) ~= 33 then
+    ids[#ids + 1] = page[2][i]
+    deliveries[#deliveries + 1] = page[2][i + 1]:match('^%d+')
+  end
+end
+return { 'ok', page[1], ids, deliveries }

@@ -1,0 +1,12 @@
+#!lua flags=allow-oom
+-- include: bell limits turn reconcile
+-- args: lane
+-- resend: yes
+-- Ends a lane's pause; a lane never paused stays as it is.
+-- Reply: 1 it was paused, 0 it was not
+local was = redis.call('SREM', k_paused, lane)
+redis.call('ZREM', k_blocked, 'p:' .. lane)
+redis.call('HDEL', k_why, 'p:' .. lane)
+reconcile(lane)
+ring_bell()
+return was

@@ -1,0 +1,17 @@
+#!lua flags=allow-oom
+-- include: delivery
+-- args: consumer id delivery
+-- resend: yes
+-- Marks a job with a death behind it as started, before it is run.
+-- Reply: ok · settled · lost
+local lease = redis.call('ZSCORE', k_consumers, consumer)
+if not lease or lease == '-inf' then
+  return 'lost'
+end
+local text = redis.call('HGET', k_consumer(consumer), id)
+local held = text and read_delivery(text)
+if not held or held.delivery ~= delivery then
+  return 'settled'
+end
+redis.call('HSET', k_consumer(consumer), id, delivery_text(delivery, held.score, '-', held.lane, held.key))
+return 'ok'

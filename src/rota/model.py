@@ -1,0 +1,299 @@
+"""The values that travel between the parts: what a job is before, while and after it runs."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+
+from rota import names
+from rota.errors import PayloadError
+
+Outcome = Literal["created", "duplicate", "lane_full"]
+Answer = Literal["ok", "settled", "lost"]
+OnDead = Literal["skip", "hold"]
+JobState = Literal["waiting", "delayed", "running", "dead"]
+
+DEFAULT_LANE = "default"
+DEFAULT_MAX_ATTEMPTS = 5
+PREFIX_WIDTH = 46
+PRIORITY_STEP = 2**42
+
+
+class Header(msgspec.Struct, omit_defaults=True, frozen=True):
+    """The one-line JSON in front of a job's payload: all that a worker must know of it."""
+
+    task: str
+    lane: str
+    key: str | None = None
+    priority: int = 0
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    timeout: float | None = None
+    on_dead: str = "skip"
+    expires_in: int | None = None
+    expires_at: int | None = None
+
+
+encode_header = msgspec.json.Encoder().encode
+decode_header = msgspec.json.Decoder(Header).decode
+
+
+def new_id() -> str:
+    """A fresh job id: 11 hex digits of milliseconds, so that ids sort by time, and 60 random bits."""
+    millis = time.time_ns() // 1_000_000
+    return f"{millis:011x}{int.from_bytes(os.urandom(8)) >> 4:015x}"
+
+
+def new_nonce() -> str:
+    """A name nobody else uses: for a consumer, or one enqueue call."""
+    return os.urandom(12).hex()
+
+
+def process_name() -> str:
+    """Host and process, as people look for them."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """A job to be enqueued; it needs no registered function.
+
+    `payload` is the JSON of the arguments (an object: keywords, an array: positional). The id is
+    made with the spec, so enqueueing the same spec again stores nothing while its job exists.
+    `delay` is milliseconds from the server's now, `at` Unix milliseconds. A job not started
+    `expires_in` milliseconds after it was enqueued, or by `expires_at` (Unix milliseconds), goes
+    to the dead unrun.
+    """
+
+    task: str
+    payload: bytes = b"{}"
+    lane: str = DEFAULT_LANE
+    ordering_key: str | None = None
+    priority: int = 0
+    delay: int = 0
+    at: int | None = None
+    expires_in: int | None = None
+    expires_at: int | None = None
+    id: str = field(default_factory=new_id)
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    timeout: float | None = None
+    on_dead: OnDead = "skip"
+
+    def __post_init__(self) -> None:
+        names.task_name(self.task)
+        names.lane_name(self.lane)
+        if self.ordering_key is not None:
+            names.ordering_key(self.ordering_key, self.lane)
+        names.priority(self.priority)
+        names.job_id(self.id)
+        if not isinstance(self.payload, bytes):
+            raise PayloadError(f"payload: expected bytes, got {type(self.payload).__name__}")
+
+    @property
+    def body(self) -> bytes:
+        """What follows the prefix in the record: header line and payload."""
+        header = Header(
+            self.task,
+            self.lane,
+            self.ordering_key,
+            self.priority,
+            self.max_attempts,
+            self.timeout,
+            self.on_dead,
+            self.expires_in,
+            self.expires_at,
+        )
+        return encode_header(header) + b"\n" + self.payload
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """The outcome of one job: `created`, `duplicate` (its id is taken) or `lane_full`."""
+
+    id: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A job in a consumer's hands, as the server gave it; `record` is None where it is missing."""
+
+    id: str
+    record: bytes | None
+    attempts: int
+    suspect: bool
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A claimed job. `payload` are its bytes; `args` and `kwargs` are set where the task is known."""
+
+    id: str
+    task: str
+    lane: str
+    ordering_key: str | None
+    priority: int
+    attempt: int
+    max_attempts: int
+    timeout: float | None
+    on_dead: str
+    expires: int | None
+    enqueued_at: float
+    payload: bytes
+    delivery: str
+    suspect: bool
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    state: Any = None
+
+    @property
+    def last_attempt(self) -> bool:
+        return self.attempt >= self.max_attempts
+
+
+def parse_record(record: bytes) -> tuple[Header, float, bytes]:
+    """Header, time of enqueueing (Unix seconds) and payload of a record.
+
+    Raises PayloadError where the record is cut or its header is not one.
+    """
+    newline = record.find(b"\n", PREFIX_WIDTH)
+    if newline < 0 or record[PREFIX_WIDTH - 1 : PREFIX_WIDTH] != b"\n":
+        raise PayloadError("the record is cut: it has no header line")
+    try:
+        header = decode_header(record[PREFIX_WIDTH:newline])
+        enqueued = int(record[32:45]) / 1000
+    except (msgspec.DecodeError, ValueError) as error:
+        raise PayloadError(f"the record's header cannot be read: {error}") from None
+    return header, enqueued, record[newline + 1 :]
+
+
+def _expiry(header: Header, enqueued: float) -> int | None:
+    ends = [header.expires_at] if header.expires_at is not None else []
+    if header.expires_in is not None:
+        ends.append(round(enqueued * 1000) + header.expires_in)
+    return min(ends, default=None)
+
+
+def job_from(claimed: Claimed, delivery: str) -> Job:
+    """The job of a claimed record; raises PayloadError where it cannot be read."""
+    if claimed.record is None:
+        raise PayloadError("the record is missing")
+    header, enqueued, payload = parse_record(claimed.record)
+    return Job(
+        id=claimed.id,
+        task=header.task,
+        lane=header.lane,
+        ordering_key=header.key,
+        priority=header.priority,
+        attempt=claimed.attempts + 1,
+        max_attempts=header.max_attempts,
+        timeout=header.timeout,
+        on_dead=header.on_dead,
+        expires=_expiry(header, enqueued),
+        enqueued_at=enqueued,
+        payload=payload,
+        delivery=delivery,
+        suspect=claimed.suspect,
+    )
+
+
+Action = Literal["complete", "retry", "release", "bury"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """How one delivery ends. `delay` in milliseconds; `error` is JSON kept with the job."""
+
+    id: str
+    delivery: str
+    action: Action = "complete"
+    delay: int = 0
+    error: str | None = None
+    hold: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """The answer to an exchange.
+
+    `entries` are in turn order, each the jobs of one entry. `due` is seconds until the next
+    thing falls due, told when slots stayed free; None when nothing will. `left`: work stands
+    in the ring after the call.
+    """
+
+    status: Literal["ok", "lost", "stale"]
+    now: int
+    due: float | None
+    left: bool
+    answers: list[Answer]
+    entries: list[list[Claimed]]
+
+
+@dataclass(frozen=True, slots=True)
+class LaneInfo:
+    """A lane as it stands. `oldest_wait` is seconds, None when nothing waits."""
+
+    name: str
+    waiting: int
+    delayed: int
+    running: int
+    ceiling: int | None
+    weight: float
+    paused: bool
+    blocked_until: float | None
+    in_ring: bool
+    oldest_wait: float | None
+
+    @property
+    def state(self) -> str:
+        """One word for people: paused, stopped, blocked, at ceiling, ready, held or idle."""
+        if self.paused:
+            return "paused"
+        if self.ceiling == 0:
+            return "stopped"
+        if self.blocked_until is not None:
+            return "blocked"
+        if self.in_ring:
+            return "ready"
+        if self.ceiling is not None and self.running >= self.ceiling and self.waiting:
+            return "at ceiling"
+        return "held" if self.waiting else "running" if self.running else "idle"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueInfo:
+    """Totals of a queue. `totals` counts since the queue began: enqueued, completed, retried, …"""
+
+    waiting: int
+    running: int
+    delayed: int
+    dead: int
+    lanes_waiting: int
+    lanes_ready: int
+    lanes_paused: int
+    consumers: int
+    default_ceiling: int | None
+    paused: bool
+    totals: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo:
+    """A job as it stands; `due` is Unix seconds: when a delayed job falls due, or a dead one died."""
+
+    id: str
+    state: JobState
+    task: str
+    lane: str
+    ordering_key: str | None
+    priority: int
+    enqueued_at: float
+    payload: bytes
+    attempts: int
+    deaths: int
+    error: str | None
+    due: float | None

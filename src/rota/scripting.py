@@ -1,0 +1,223 @@
+"""Lua scripts as typed functions.
+
+A script is one file in `rota/lua`, with a machine-read header:
+
+    #!lua flags=allow-oom
+    -- include: clock bell          functions it uses, from `lua/lib`, in order
+    -- args: consumer number        its arguments, by name, in order
+    -- resend: yes                  whether sending it twice is as good as once
+
+`@script(decode)` binds a typed stub of the same name: at import the header must equal the
+stub's keyword parameters. Bodies never mention KEYS or ARGV; each argument is a Lua local of
+its name, decoded by its Python type. Every script declares two keys, the queue's `config` and
+`none`, so that a migrating cluster slot answers before anything runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any, Concatenate, Generic, NewType, ParamSpec, TypeVar, cast, get_type_hints
+
+import msgspec
+
+from rota.keys import Keys, lua_helpers
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Packed = NewType("Packed", object)
+"""An argument of lists and scalars, sent as one msgpack blob."""
+
+Tail = NewType("Tail", object)
+"""The last argument of a script where it is a list of byte strings, sent as they are."""
+
+Reply = Any
+"""A raw reply: nested lists of bytes, int and None."""
+
+_pack = msgspec.msgpack.Encoder().encode
+_LUA_DECODERS = {
+    str: "ARGV[{}]",
+    bytes: "ARGV[{}]",
+    int: "tonumber(ARGV[{}])",
+    float: "tonumber(ARGV[{}])",
+    bool: "ARGV[{}] == '1'",
+    Packed: "cmsgpack.unpack(ARGV[{}])",
+    Tail: "{{unpack(ARGV, {})}}",
+}
+_ENCODERS: dict[object, Callable[[Any], str | bytes]] = {
+    str: lambda value: value,
+    bytes: lambda value: value,
+    int: str,
+    float: repr,
+    bool: lambda value: "1" if value else "0",
+    Packed: _pack,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One Lua file: its header and body, and the Lua that binds its arguments."""
+
+    name: str
+    flags: str
+    includes: tuple[str, ...]
+    arguments: tuple[str, ...]
+    resend: bool
+    body: str
+    binding: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """What the server is sent: the whole text and its SHA1."""
+
+    text: str
+    sha: str
+
+
+@dataclass(slots=True)
+class Call(Generic[T]):
+    """One script call that has not been made yet. `reply = yield from call` in an operation."""
+
+    script: Script
+    keys: Keys
+    args: Sequence[str | bytes]
+    decode: Callable[[Reply], T]
+
+    def __iter__(self) -> Operation[T]:
+        return self.decode((yield self))
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What an operation yields to wait so many seconds."""
+
+    seconds: float
+
+
+Request = Call[Any] | list[Call[Any]] | Wait
+Operation = Generator[Request, Reply, T]
+"""An operation written once, without I/O: it yields what it needs (a call, calls to be sent
+together, a wait), is sent the raw replies, and returns its result."""
+
+
+def together(calls: Sequence[Call[T]]) -> Operation[list[T]]:
+    """Sends calls of one queue in one go."""
+    replies = yield list(calls)
+    return [call.decode(reply) for call, reply in zip(calls, replies, strict=True)]
+
+
+def _header(text: str, field: str) -> tuple[str, ...]:
+    found = re.search(rf"^-- {field}:(.*)$", text, re.MULTILINE)
+    return tuple(found.group(1).split()) if found else ()
+
+
+def _read(path: str) -> str:
+    return (files("rota") / "lua" / path).read_text(encoding="utf-8")
+
+
+@cache
+def load(name: str) -> Script:
+    """Reads `lua/<name>.lua`; a missing or malformed header fails here, at import."""
+    text = _read(f"{name}.lua")
+    first, _, rest = text.partition("\n")
+    if not re.fullmatch(r"#!lua( flags=[a-z,-]+)?", first):
+        raise ValueError(f"{name}.lua: first line must be '#!lua' or '#!lua flags=…', got {first!r}")
+    resend = _header(rest, "resend")
+    if resend not in (("yes",), ("no",)):
+        raise ValueError(f"{name}.lua: header needs '-- resend: yes' or '-- resend: no'")
+    return Script(
+        name=name,
+        flags=first,
+        includes=_header(rest, "include"),
+        arguments=_header(rest, "args"),
+        resend=resend == ("yes",),
+        body=rest,
+    )
+
+
+class Library:
+    """Assembles scripts. `swap` replaces an include for another text, by name."""
+
+    def __init__(self, swap: Mapping[str, str] | None = None) -> None:
+        self._swap = dict(swap or {})
+        self._assembled: dict[str, Assembled] = {}
+
+    def assemble(self, script: Script) -> Assembled:
+        found = self._assembled.get(script.name)
+        if found is None:
+            found = self._assembled[script.name] = self._build(script)
+        return found
+
+    def _build(self, script: Script) -> Assembled:
+        parts = [self._include(name) for name in script.includes]
+        body = "\n".join([*parts, script.body])
+        text = "\n".join([script.flags, lua_helpers(body), script.binding, body])
+        return Assembled(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+    def _include(self, name: str) -> str:
+        return self._swap.get(name) or _read(f"lib/{name}.lua")
+
+
+LIBRARY = Library()
+"""The scripts as they are shipped."""
+
+
+def script(
+    decode: Callable[[Reply], T],
+) -> Callable[[Callable[Concatenate[Keys, P], None]], Callable[Concatenate[Keys, P], Call[T]]]:
+    """Binds the decorated stub to the Lua file of its name; `decode` types the reply."""
+
+    def bind(
+        stub: Callable[Concatenate[Keys, P], None],
+    ) -> Callable[Concatenate[Keys, P], Call[T]]:
+        source = load(stub.__name__)
+        hints = get_type_hints(stub)
+        names = tuple(inspect.signature(stub).parameters)[1:]
+        if names != source.arguments:
+            raise TypeError(
+                f"{source.name}.lua takes {source.arguments}, its stub says {names}"
+            )
+        kinds = [hints[name] for name in names]
+        binding = "\n".join(
+            f"local {name} = {_LUA_DECODERS[kind].format(index)}"
+            for index, (name, kind) in enumerate(zip(names, kinds, strict=True), start=1)
+        )
+        bound = replace(source, binding=binding)
+        if Tail in kinds[:-1]:
+            raise TypeError(f"{source.name}: a Tail must be the last argument")
+        tail = names[-1] if kinds and kinds[-1] is Tail else None
+        slots = [
+            (name, _ENCODERS[kind])
+            for name, kind in zip(names, kinds, strict=True)
+            if kind is not Tail
+        ]
+
+        def call(keys: Keys, /, *args: P.args, **kwargs: P.kwargs) -> Call[T]:
+            values = [encode(kwargs[name]) for name, encode in slots]
+            if tail is not None:
+                values += cast("list[bytes]", kwargs[tail])
+            return Call(bound, keys, values, decode)
+
+        BOUND[source.name] = bound
+        call.__name__ = call.__qualname__ = source.name
+        call.__doc__ = stub.__doc__ or source.body
+        return call
+
+    return bind
+
+
+BOUND: dict[str, Script] = {}
+"""Every bound script by name, for the linter and the tests."""
+
+
+def assemble_all() -> dict[str, str]:
+    """The full text of every bound script."""
+    import rota.scripts  # noqa: F401  (binding happens on import)
+
+    return {name: LIBRARY.assemble(bound).text for name, bound in BOUND.items()}

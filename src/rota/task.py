@@ -1,0 +1,256 @@
+"""Tasks: functions that handle jobs, and the typed ways to enqueue them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from rota import config, names
+from rota.codec import Codec
+from rota.errors import ConfigError, PayloadError
+from rota.link import Link
+from rota.model import DEFAULT_LANE, DEFAULT_MAX_ATTEMPTS, Enqueued, JobSpec, OnDead, new_id
+from rota.names import shown
+from rota.timing import Backoff, BackoffRule, check_backoff, instant, milliseconds, seconds
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPolicy:
+    """How a task's jobs are run and where they go. `timeout` in seconds, None unbounded.
+
+    `lane_from`, `ordering_key_from` and `id_from` name parameters whose value, as text, is the
+    job's lane, ordering key or id.
+    """
+
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    timeout: float | timedelta | None = None
+    backoff: BackoffRule = field(default_factory=Backoff)
+    on_dead: OnDead = "skip"
+    lane_from: str | None = None
+    ordering_key_from: str | None = None
+    id_from: str | None = None
+
+    def __post_init__(self) -> None:
+        config.whole(self.max_attempts, 1, config.MAX_ATTEMPTS, "max_attempts")
+        check_backoff(self.backoff)
+        if self.on_dead not in ("skip", "hold"):
+            raise ConfigError(f"on_dead: expected 'skip' or 'hold', given {shown(self.on_dead)}")
+        if self.timeout is not None:
+            timeout = seconds(self.timeout, "timeout")
+            if timeout <= 0:
+                raise ConfigError(f"timeout: expected more than 0 s, given {shown(self.timeout)}")
+            object.__setattr__(self, "timeout", timeout)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOptions:
+    """What one enqueueing says of its job; what is None comes from the task."""
+
+    lane: str | None = None
+    ordering_key: str | None = None
+    priority: int = 0
+    delay: int = 0
+    at: int | None = None
+    expires_in: int | None = None
+    expires_at: int | None = None
+    id: str | None = None
+
+
+def job_options(
+    *,
+    lane: str | None,
+    ordering_key: str | None,
+    priority: int,
+    delay: float | timedelta | None,
+    at: datetime | float | None,
+    expires: float | timedelta | datetime | None,
+    id: str | None,
+) -> JobOptions:
+    """Reads what a user gives; raises ConfigError before anything is written."""
+    if delay is not None and at is not None:
+        raise ConfigError("expected delay or at, given both")
+    by_instant = isinstance(expires, datetime)
+    return JobOptions(
+        lane=None if lane is None else names.lane_name(lane),
+        ordering_key=ordering_key,
+        priority=names.priority(priority),
+        delay=0 if delay is None else milliseconds(seconds(delay, "delay")),
+        at=None if at is None else instant(at, "at"),
+        expires_at=instant(expires, "expires") if isinstance(expires, datetime) else None,
+        expires_in=(
+            None
+            if expires is None or by_instant
+            else milliseconds(seconds(_duration(expires), "expires"))
+        ),
+        id=None if id is None else names.job_id(id),
+    )
+
+
+def _duration(value: float | timedelta | datetime) -> float | timedelta:
+    if isinstance(value, datetime):
+        raise ConfigError(f"expected seconds or a timedelta, given {shown(value)}")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class TaskHome:
+    """What a task knows of the queue it is registered with."""
+
+    link: Link
+    require_lane: bool
+    max_payload: int
+
+
+class Enqueuer(Generic[P]):
+    """Enqueues jobs of one task with given options, typed like its function."""
+
+    def __init__(
+        self, *, name: str, codec: Codec, policy: TaskPolicy, home: TaskHome, options: JobOptions
+    ) -> None:
+        self.name = name
+        self.codec = codec
+        self.policy = policy
+        self._home = home
+        self._options = options
+
+    def spec(self, *args: P.args, **kwargs: P.kwargs) -> JobSpec:
+        """The job these arguments make, with its id.
+
+        Raises PayloadError for arguments that do not fit the signature or cannot travel, and
+        ConfigError for a lane, key or id outside the rules.
+        """
+        bound = self.codec.bind(args, kwargs)
+        payload = self.codec.encode_bound(bound)
+        check_size(payload, self._home.max_payload)
+        given, policy = self._options, self.policy
+        lane = given.lane or self._from(bound, policy.lane_from, "lane")
+        if lane is None and self._home.require_lane:
+            raise ConfigError(f"task {self.name}: this queue requires a lane, none was given")
+        key = given.ordering_key
+        if key is None:
+            key = self._from(bound, policy.ordering_key_from, "ordering_key")
+        return JobSpec(
+            task=self.name,
+            payload=payload,
+            lane=lane or DEFAULT_LANE,
+            ordering_key=key,
+            priority=given.priority,
+            delay=given.delay,
+            at=given.at,
+            expires_in=given.expires_in,
+            expires_at=given.expires_at,
+            id=given.id or self._from(bound, policy.id_from, "id") or new_id(),
+            max_attempts=policy.max_attempts,
+            timeout=_float(policy.timeout),
+            on_dead=policy.on_dead,
+        )
+
+    def _from(self, bound: dict[str, object], parameter: str | None, what: str) -> str | None:
+        if parameter is None:
+            return None
+        return names.as_name(self.codec.argument(bound, parameter), f"{what}_from={parameter!r}")
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
+        """Stores one job and says whether it is new.
+
+        Raises PayloadError, ConfigError or LaneFull before anything is stored, Unavailable when
+        the server cannot be reached: then the job may exist, and the same id may be sent again.
+        """
+        link = self._home.link
+        return await link.run(link.store.enqueue_one(self.spec(*args, **kwargs)))
+
+    @property
+    def sync(self) -> SyncEnqueuer[P]:
+        """The same, for code without an event loop."""
+        return SyncEnqueuer(self, self._home.link)
+
+
+class SyncEnqueuer(Generic[P]):
+    """The blocking twin of an enqueuer."""
+
+    def __init__(self, twin: Enqueuer[P], link: Link) -> None:
+        self._twin = twin
+        self._link = link
+
+    def spec(self, *args: P.args, **kwargs: P.kwargs) -> JobSpec:
+        return self._twin.spec(*args, **kwargs)
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
+        return self._link.run_sync(self._link.store.enqueue_one(self.spec(*args, **kwargs)))
+
+
+class Task(Enqueuer[P], Generic[P, R]):
+    """A function registered with a queue. Calling it just runs the function."""
+
+    def __init__(
+        self, function: Callable[P, R], *, name: str, policy: TaskPolicy, home: TaskHome
+    ) -> None:
+        codec = Codec(function)
+        codec.check_from(policy.lane_from, "lane_from")
+        codec.check_from(policy.ordering_key_from, "ordering_key_from")
+        codec.check_from(policy.id_from, "id_from")
+        super().__init__(name=name, codec=codec, policy=policy, home=home, options=JobOptions())
+        self.function = function
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.__doc__ = function.__doc__
+        self.__wrapped__ = function
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<rota task {self.name}>"
+
+    def options(
+        self,
+        *,
+        lane: str | None = None,
+        ordering_key: str | None = None,
+        priority: int = 0,
+        delay: float | timedelta | None = None,
+        at: datetime | float | None = None,
+        expires: float | timedelta | datetime | None = None,
+        id: str | None = None,
+    ) -> Enqueuer[P]:
+        """The task with options for the jobs enqueued through it.
+
+        `priority`: −1000 … 1000, higher first. `delay` (seconds, `timedelta`) or `at` (aware
+        `datetime`, Unix seconds): not before. `expires` (seconds from enqueueing, or an instant):
+        a job not started by then goes to the dead unrun. `id` deduplicates while its job exists;
+        `ordering_key` orders within the lane. Raises ConfigError.
+        """
+        return Enqueuer(
+            name=self.name,
+            codec=self.codec,
+            policy=self.policy,
+            home=self._home,
+            options=job_options(
+                lane=lane,
+                ordering_key=ordering_key,
+                priority=priority,
+                delay=delay,
+                at=at,
+                expires=expires,
+                id=id,
+            ),
+        )
+
+
+def check_size(payload: bytes, most: int) -> None:
+    if len(payload) > most:
+        raise PayloadError(
+            f"payload: expected at most {most} bytes (max_payload), given {len(payload)}"
+        )
+
+
+def _float(value: float | timedelta | None) -> float | None:
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+AnyTask = Task[Any, Any]

@@ -1,0 +1,1 @@
+"""What tests share: waiting for conditions, servers as subprocesses, a proxy that misbehaves."""
