@@ -22,13 +22,16 @@ CONCURRENCY = 100
 PREFETCH = 10
 LEASE_S = 30.0
 BEAT_S = 5.0
+MIN_BEAT_S, MAX_BEAT_S = 0.1, 60.0
 GRACE_S = 25.0
 
 
 def whole(value: object, low: int, high: int, name: str) -> int:
     """An int from low to high; a bool or anything else is refused."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ConfigError(f"{name}: expected a whole number from {low} to {high}, given {shown(value)}")
+        raise ConfigError(
+            f"{name}: expected a whole number from {low} to {high}, given {shown(value)}"
+        )
     return value
 
 
@@ -58,18 +61,16 @@ class WorkerConfig:
 
     `concurrency`: slots, shared by its queues. `prefetch`: jobs one sequence's entry may yield.
     `lease`: how long the server waits for a heartbeat before it gives the worker's jobs to
-    others. `beat`: the fallback period. `grace`: how long a stop waits for running jobs.
+    others. `grace`: how long a stop waits for running jobs.
     """
 
     concurrency: int = CONCURRENCY
     prefetch: int = PREFETCH
     lease: float = LEASE_S
-    beat: float = BEAT_S
     grace: float = GRACE_S
 
     def __post_init__(self) -> None:
         whole(self.concurrency, 1, MAX_CONCURRENCY, "concurrency")
         whole(self.prefetch, 1, MAX_PREFETCH, "prefetch")
         number(self.lease, MIN_LEASE_S, MAX_LEASE_S, "lease")
-        number(self.beat, 0.1, 60, "beat")
         number(self.grace, 0, 86_400, "grace")

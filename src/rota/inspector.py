@@ -7,7 +7,7 @@ from typing import cast
 from rota import scripts
 from rota.errors import PayloadError
 from rota.keys import Keys
-from rota.model import Header, JobInfo, JobState, LaneInfo, QueueInfo, parse_record
+from rota.model import Header, JobInfo, JobState, LaneInfo, QueueInfo, Record, parse_record
 from rota.scripting import Operation
 
 PAGE = 200
@@ -47,18 +47,18 @@ class Inspector:
         if state == b"none":
             return None
         try:
-            header, enqueued, payload = parse_record(record)
+            read = parse_record(record)
         except PayloadError:
-            header, enqueued, payload = Header("", ""), 0.0, record
+            read = Record(Header("", ""), 0, 0.0, record)
         return JobInfo(
             id=id,
             state=cast(JobState, state.decode()),
-            task=header.task,
-            lane=header.lane,
-            ordering_key=header.key,
-            priority=header.priority,
-            enqueued_at=enqueued,
-            payload=payload,
+            task=read.header.task,
+            lane=read.header.lane,
+            ordering_key=read.header.key,
+            priority=read.header.priority,
+            enqueued_at=read.enqueued_at,
+            payload=read.payload,
             attempts=attempts,
             deaths=deaths,
             error=error.decode() or None,

@@ -19,9 +19,9 @@ class Lane:
     async def set(
         self,
         *,
-        ceiling: int | None | Unset = UNSET,
-        weight: float | None | Unset = UNSET,
-        backlog: int | None | Unset = UNSET,
+        ceiling: int | Unset | None = UNSET,
+        weight: float | Unset | None = UNSET,
+        backlog: int | Unset | None = UNSET,
     ) -> None:
         """Changes limits; what is not given stays, None removes a setting.
 
@@ -44,9 +44,7 @@ class Lane:
 
         What is in flight goes on. Pausing again replaces end and reason.
         """
-        await self._link.run(
-            self._link.store.pause(self.name, reason=reason, by=by, until=until)
-        )
+        await self._link.run(self._link.store.pause(self.name, reason=reason, by=by, until=until))
 
     async def resume(self) -> bool:
         """Ends a pause; False where there was none."""
@@ -77,9 +75,9 @@ class SyncLane:
     def set(
         self,
         *,
-        ceiling: int | None | Unset = UNSET,
-        weight: float | None | Unset = UNSET,
-        backlog: int | None | Unset = UNSET,
+        ceiling: int | Unset | None = UNSET,
+        weight: float | Unset | None = UNSET,
+        backlog: int | Unset | None = UNSET,
     ) -> None:
         self._link.run_sync(
             self._link.store.lane_set(self.name, ceiling=ceiling, weight=weight, backlog=backlog)

@@ -26,8 +26,16 @@ class Link:
     in `.rota` of the directory where the link was made, which one WARNING names.
     """
 
-    def __init__(self, keys: Keys, url: str | None = None, *, library: Library = LIBRARY) -> None:
+    def __init__(
+        self,
+        keys: Keys,
+        url: str | None = None,
+        *,
+        library: Library = LIBRARY,
+        default_ceiling: int | None = None,
+    ) -> None:
         self.keys = keys
+        self._default_ceiling = default_ceiling
         self.store = Store(keys)
         self.inspector = Inspector(keys)
         self._library = library
@@ -69,16 +77,27 @@ class Link:
         return self._client
 
     async def run(self, operation: Operation[T]) -> T:
-        return await self.async_client.run(operation)
+        """Carries an operation out on the running loop."""
+        return await self.async_client.run(self._first(operation))
 
     def run_sync(self, operation: Operation[T]) -> T:
-        return self.client.run(operation)
+        """Carries an operation out, blocking."""
+        return self.client.run(self._first(operation))
+
+    def _first(self, operation: Operation[T]) -> Operation[T]:
+        """The default ceiling given in code is told to the server with the first operation."""
+        if self._default_ceiling is None:
+            return operation
+        return self._announce(operation)
+
+    def _announce(self, operation: Operation[T]) -> Operation[T]:
+        yield from self.store.queue_set(default_ceiling=self._default_ceiling)
+        self._default_ceiling = None
+        return (yield from operation)
 
     def own_async_client(self, *, reply_timeout: float) -> AsyncClient:
         """A client with one connection of its own, for what must not wait for a free one."""
-        return AsyncClient(
-            self.target, library=self._library, size=1, reply_timeout=reply_timeout
-        )
+        return AsyncClient(self.target, library=self._library, size=1, reply_timeout=reply_timeout)
 
     def own_client(self, *, reply_timeout: float, resend_window: float) -> Client:
         return Client(

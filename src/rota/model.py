@@ -12,6 +12,7 @@ import msgspec
 
 from rota import names
 from rota.errors import PayloadError
+from rota.timing import Backoff, BackoffRule
 
 Outcome = Literal["created", "duplicate", "lane_full"]
 Answer = Literal["ok", "settled", "lost"]
@@ -20,8 +21,8 @@ JobState = Literal["waiting", "delayed", "running", "dead"]
 
 DEFAULT_LANE = "default"
 DEFAULT_MAX_ATTEMPTS = 5
+DEFAULT_BACKOFF = Backoff()
 PREFIX_WIDTH = 46
-PRIORITY_STEP = 2**42
 
 
 class Header(msgspec.Struct, omit_defaults=True, frozen=True):
@@ -146,29 +147,45 @@ class Job:
     payload: bytes
     delivery: str
     suspect: bool
+    place: int
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     state: Any = None
+    backoff: BackoffRule = DEFAULT_BACKOFF
 
     @property
     def last_attempt(self) -> bool:
         return self.attempt >= self.max_attempts
 
+    @property
+    def sequence(self) -> tuple[str, str] | None:
+        """Lane and ordering key of its sequence; an ordered lane is one with the empty key."""
+        if names.is_ordered_lane(self.lane):
+            return self.lane, ""
+        return None if self.ordering_key is None else (self.lane, self.ordering_key)
 
-def parse_record(record: bytes) -> tuple[Header, float, bytes]:
-    """Header, time of enqueueing (Unix seconds) and payload of a record.
 
-    Raises PayloadError where the record is cut or its header is not one.
-    """
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record, read: header, score, time of enqueueing (Unix seconds), payload."""
+
+    header: Header
+    place: int
+    enqueued_at: float
+    payload: bytes
+
+
+def parse_record(record: bytes) -> Record:
+    """Raises PayloadError where the record is cut or its header is not one."""
     newline = record.find(b"\n", PREFIX_WIDTH)
     if newline < 0 or record[PREFIX_WIDTH - 1 : PREFIX_WIDTH] != b"\n":
         raise PayloadError("the record is cut: it has no header line")
     try:
         header = decode_header(record[PREFIX_WIDTH:newline])
-        enqueued = int(record[32:45]) / 1000
+        place, enqueued = int(record[:17]), int(record[32:45]) / 1000
     except (msgspec.DecodeError, ValueError) as error:
         raise PayloadError(f"the record's header cannot be read: {error}") from None
-    return header, enqueued, record[newline + 1 :]
+    return Record(header, place, enqueued, record[newline + 1 :])
 
 
 def _expiry(header: Header, enqueued: float) -> int | None:
@@ -182,7 +199,8 @@ def job_from(claimed: Claimed, delivery: str) -> Job:
     """The job of a claimed record; raises PayloadError where it cannot be read."""
     if claimed.record is None:
         raise PayloadError("the record is missing")
-    header, enqueued, payload = parse_record(claimed.record)
+    record = parse_record(claimed.record)
+    header = record.header
     return Job(
         id=claimed.id,
         task=header.task,
@@ -193,15 +211,16 @@ def job_from(claimed: Claimed, delivery: str) -> Job:
         max_attempts=header.max_attempts,
         timeout=header.timeout,
         on_dead=header.on_dead,
-        expires=_expiry(header, enqueued),
-        enqueued_at=enqueued,
-        payload=payload,
+        expires=_expiry(header, record.enqueued_at),
+        enqueued_at=record.enqueued_at,
+        payload=record.payload,
         delivery=delivery,
         suspect=claimed.suspect,
+        place=record.place,
     )
 
 
-Action = Literal["complete", "retry", "release", "bury"]
+Action = Literal["complete", "retry", "release", "bury", "block_lane", "block_sequence"]
 
 
 @dataclass(frozen=True, slots=True)

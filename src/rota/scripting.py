@@ -127,7 +127,9 @@ def load(name: str) -> Script:
     text = _read(f"{name}.lua")
     first, _, rest = text.partition("\n")
     if not re.fullmatch(r"#!lua( flags=[a-z,-]+)?", first):
-        raise ValueError(f"{name}.lua: first line must be '#!lua' or '#!lua flags=…', got {first!r}")
+        raise ValueError(
+            f"{name}.lua: first line must be '#!lua' or '#!lua flags=…', got {first!r}"
+        )
     resend = _header(rest, "resend")
     if resend not in (("yes",), ("no",)):
         raise ValueError(f"{name}.lua: header needs '-- resend: yes' or '-- resend: no'")
@@ -180,9 +182,7 @@ def script(
         hints = get_type_hints(stub)
         names = tuple(inspect.signature(stub).parameters)[1:]
         if names != source.arguments:
-            raise TypeError(
-                f"{source.name}.lua takes {source.arguments}, its stub says {names}"
-            )
+            raise TypeError(f"{source.name}.lua takes {source.arguments}, its stub says {names}")
         kinds = [hints[name] for name in names]
         binding = "\n".join(
             f"local {name} = {_LUA_DECODERS[kind].format(index)}"
@@ -214,10 +214,3 @@ def script(
 
 BOUND: dict[str, Script] = {}
 """Every bound script by name, for the linter and the tests."""
-
-
-def assemble_all() -> dict[str, str]:
-    """The full text of every bound script."""
-    import rota.scripts  # noqa: F401  (binding happens on import)
-
-    return {name: LIBRARY.assemble(bound).text for name, bound in BOUND.items()}

@@ -10,7 +10,7 @@ from typing import cast
 
 from rota.keys import Keys
 from rota.model import Answer, Claimed, Exchanged, LaneInfo, QueueInfo
-from rota.scripting import Packed, Reply, Tail, script
+from rota.scripting import BOUND, LIBRARY, Packed, Reply, Tail, script
 
 
 def _text(reply: Reply) -> str:
@@ -59,8 +59,7 @@ def _entries(
         ]
     else:
         jobs = [
-            Claimed(id.decode(), record, 0, False)
-            for id, record in zip(ids, records, strict=True)
+            Claimed(id.decode(), record, 0, False) for id, record in zip(ids, records, strict=True)
         ]
     if not sizes:
         return [[job] for job in jobs]
@@ -213,3 +212,8 @@ def queue_info(keys: Keys) -> None: ...
 
 @script(_raw)
 def job_info(keys: Keys, *, id: str) -> None: ...
+
+
+def assemble_all() -> dict[str, str]:
+    """The full text of every script, as the server is sent it."""
+    return {name: LIBRARY.assemble(bound).text for name, bound in BOUND.items()}

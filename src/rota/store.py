@@ -88,7 +88,9 @@ class Store:
 
     # ── enqueueing ──────────────────────────────────────────────────────────────────────────
 
-    def enqueue(self, specs: Sequence[JobSpec], *, atomic: bool = False) -> Operation[list[Enqueued]]:
+    def enqueue(
+        self, specs: Sequence[JobSpec], *, atomic: bool = False
+    ) -> Operation[list[Enqueued]]:
         """Stores at most one call's worth of jobs; outcomes in order. Safe to send again."""
         status, text = yield from scripts.enqueue(
             self.keys,
@@ -216,16 +218,12 @@ class Store:
                 (s.id, s.delivery, s.action, s.delay, s.error if s.error else False, s.hold)
                 for s in settlements[start : start + PAGE]
             ]
-            answers += yield from scripts.settle(
-                self.keys, consumer=consumer, entries=Packed(rows)
-            )
+            answers += yield from scripts.settle(self.keys, consumer=consumer, entries=Packed(rows))
         return answers
 
     def start(self, consumer: str, job: str, delivery: str) -> Operation[str]:
         """Marks a job with a death behind it as started; it may be run on `ok` only."""
-        return (
-            yield from scripts.start(self.keys, consumer=consumer, id=job, delivery=delivery)
-        )
+        return (yield from scripts.start(self.keys, consumer=consumer, id=job, delivery=delivery))
 
     def held_by(self, consumer: str, *, number: int) -> Operation[dict[str, str] | None]:
         """Raises the consumer's claim number and lists what it holds, job → delivery.
@@ -265,9 +263,9 @@ class Store:
         self,
         lane: str,
         *,
-        ceiling: int | None | Unset = UNSET,
-        weight: float | None | Unset = UNSET,
-        backlog: int | None | Unset = UNSET,
+        ceiling: int | Unset | None = UNSET,
+        weight: float | Unset | None = UNSET,
+        backlog: int | Unset | None = UNSET,
     ) -> Operation[None]:
         """Changes a lane's limits; what is UNSET stays, None removes a setting."""
         yield from scripts.lane_set(
@@ -303,7 +301,7 @@ class Store:
     def unblock(self, lane: str) -> Operation[bool]:
         return bool((yield from scripts.unblock(self.keys, lane=lane)))
 
-    def queue_set(self, *, default_ceiling: int | None | Unset = UNSET) -> Operation[None]:
+    def queue_set(self, *, default_ceiling: int | Unset | None = UNSET) -> Operation[None]:
         """Changes the default ceiling and carries it to the lanes that wait."""
         setting = _setting(default_ceiling, config.ceiling)
         yield from scripts.queue_set(self.keys, default_ceiling=setting, paused="")
@@ -338,7 +336,7 @@ class Store:
 
 
 def _setting(
-    value: float | int | None | Unset, check: Callable[[object], float | int | None]
+    value: float | int | Unset | None, check: Callable[[object], float | int | None]
 ) -> str:
     """How a script is told of a limit: '' unchanged, '-' removed, else its value."""
     if isinstance(value, Unset):

@@ -249,6 +249,13 @@ def check_size(payload: bytes, most: int) -> None:
         )
 
 
+def check_spec(spec: JobSpec, max_payload: int) -> JobSpec:
+    if not isinstance(spec, JobSpec):
+        raise ConfigError(f"expected a rota.JobSpec (task.spec(…)), given {shown(spec)}")
+    check_size(spec.payload, max_payload)
+    return spec
+
+
 def _float(value: float | timedelta | None) -> float | None:
     return value.total_seconds() if isinstance(value, timedelta) else value
 

@@ -147,12 +147,16 @@ class Search:
 
     def _canonical(self, world: World) -> World:
         """Of worlds that differ only in names, of processes or of moments, the same one."""
-        if world.now and not world.scheduled and not any(
-            self._timer(process) is not None or any(w.due is not None for w in process.waiters)
-            for process in world.processes
+        if (
+            world.now
+            and not world.scheduled
+            and not any(
+                self._timer(process) is not None or any(w.due is not None for w in process.waiters)
+                for process in world.processes
+            )
         ):
             world = world._replace(now=0)
-        if self.plan.slots[0] != self.plan.slots[1] or len(self.plan.slots) != 2:
+        if self.plan.slots != self.plan.slots[:1] * 2:
             return world
         one, two = world.processes
         if hash(one) > hash(two):
@@ -268,7 +272,7 @@ class Search:
             )
 
     def _waiter_steps(self, world: World, p: int, w: int, waiter: Waiter) -> Iterator[Step]:
-        who, now = f"of {p}.{w}", world.now
+        who = f"of {p}.{w}"
         if waiter.doing == WILL:
             sent = waiter._replace(doing=SENT, want=waiter.slots - waiter.running)
             after = self._tell(

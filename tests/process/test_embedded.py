@@ -389,6 +389,20 @@ def test_a_starter_killed_at_any_point_blocks_nobody(home: Home) -> None:
     assert run_id(home.acquire().socket)
 
 
+def test_a_server_nobody_waits_for_any_more_ends_at_once(home: Home) -> None:
+    """The order to end may come before the server's program has even been loaded."""
+    home.data.mkdir(mode=0o700)
+    script = str(SOURCE / "rota" / "embedded" / "supervisor.py")
+    words = [str(home.data), str(home.data / "server.sock"), str(find_server().path), "no"]
+    for _ in range(5):
+        with locks.FileLock(home.data / "start.lock") as lock:
+            fd = lock.fileno()
+            command = [sys.executable, "-I", "-S", script, *words, str(fd)]
+            # Its output ends when the supervisor does; a server that missed the order takes 10 s.
+            subprocess.run(command, pass_fds=[fd], stdout=subprocess.PIPE, timeout=5, check=True)
+        assert not running(home.data)
+
+
 def test_many_users_that_lose_their_server_find_one_again(home: Home) -> None:
     users = [home.user() for _ in range(4)]
     socket = {user.socket() for user in users}.pop()

@@ -1,10 +1,10 @@
 """How rota reaches a server. Nothing outside this package imports the Redis client.
 
-    target.py     a URL, read and checked
-    faults.py     what went wrong, and whether sending again is safe
-    protocol.py   one call from script to reply: routing, lost script caches, resending; no I/O
-    blocking.py   drives the protocol over blocking sockets
-    aio.py        drives it over asyncio
+target.py     a URL, read and checked
+faults.py     what went wrong, and whether sending again is safe
+protocol.py   one call from script to reply: routing, lost script caches, resending; no I/O
+blocking.py   drives the protocol over blocking sockets
+aio.py        drives it over asyncio
 """
 
 from rota.connection.aio import AsyncClient

@@ -43,7 +43,8 @@ class _Pool:
         self._target = target
         self._reply_timeout = reply_timeout
         self._room = asyncio.Semaphore(size)
-        self._idle: dict[Address, list[redis.Connection]] = {}
+        self._idle: dict[Address, list[Any]] = {}
+        self._busy: set[Any] = set()
         self._keeper: AsyncGenerator[None, None] | None = None
 
     async def open(self) -> None:
@@ -64,6 +65,7 @@ class _Pool:
     async def send(self, address: Address, commands: Sequence[Command]) -> list[Reply]:
         async with self._room:
             connection = await self._take(address)
+            self._busy.add(connection)
             try:
                 await connection.send_packed_command(
                     connection.pack_commands(commands), check_health=False
@@ -76,16 +78,17 @@ class _Pool:
                 # Cancelled with a reply on its way: the next call must not read it.
                 await connection.disconnect(nowait=True)
                 raise
+            finally:
+                self._busy.discard(connection)
             self._idle.setdefault(address, []).append(connection)
             return replies
 
-    async def _take(self, address: Address) -> redis.Connection:
+    async def _take(self, address: Address) -> Any:
         idle = self._idle.get(address)
         if idle:
             return idle.pop()
         options = connection_options(self._target, address, self._reply_timeout)
-        kind = redis.UnixDomainSocketConnection if address.path else redis.Connection
-        connection = redis.SSLConnection(**options) if self._target.tls else kind(**options)
+        connection: Any = self._kind(address)(**options)
         try:
             await connection.connect()
         except ResponseError as error:
@@ -99,13 +102,25 @@ class _Pool:
             raise
         return connection
 
+    def _kind(self, address: Address) -> Any:
+        if address.path:
+            return redis.UnixDomainSocketConnection
+        return redis.SSLConnection if self._target.tls else redis.Connection
+
+    def hang_up(self) -> None:
+        """See `blocking.Client.hang_up`."""
+        for connection in list(self._busy):
+            writer = getattr(connection, "_writer", None)
+            if writer is not None and writer.can_write_eof():
+                writer.write_eof()
+
     async def drop(self, address: Address | None = None) -> None:
         gone = [address] if address else list(self._idle)
         for connection in [c for one in gone for c in self._idle.pop(one, [])]:
             await connection.disconnect()
 
 
-async def _read(connection: redis.Connection) -> Reply:
+async def _read(connection: Any) -> Reply:
     try:
         return await connection.read_response()
     except ResponseError as error:
@@ -139,7 +154,9 @@ class AsyncClient:
 
     async def call(self, calls: Sequence[Call[Any]]) -> list[Reply]:
         """The raw replies of calls of one queue, sent together."""
-        replies: list[Reply] = await self._drive(deliver(calls, self._route, self._library, self._window))
+        replies: list[Reply] = await self._drive(
+            deliver(calls, self._route, self._library, self._window)
+        )
         return replies
 
     async def park(self, keys: Keys, seconds: float) -> bool:
@@ -206,6 +223,12 @@ class AsyncClient:
             pool = self._pools[loop] = _Pool(self.target, self._size, self._reply_timeout)
             await pool.open()
         return pool
+
+    def hang_up(self) -> None:
+        """Ends a `park` under way: it returns a token already popped, or raises Lost."""
+        pool = self._pools.get(asyncio.get_running_loop())
+        if pool is not None:
+            pool.hang_up()
 
     async def close(self) -> None:
         """Closes this loop's connections and lets go of an embedded server."""

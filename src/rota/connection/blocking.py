@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Sequence
@@ -90,7 +93,8 @@ class _Pool:
         self._target = target
         self._reply_timeout = reply_timeout
         self._room = threading.BoundedSemaphore(size)
-        self._idle: dict[Address, list[redis.Connection]] = {}
+        self._idle: dict[Address, list[Any]] = {}
+        self._busy: set[Any] = set()
         self._lock = threading.Lock()
 
     def send(self, address: Address, commands: Sequence[Command]) -> list[Reply]:
@@ -103,6 +107,7 @@ class _Pool:
 
     def _send(self, address: Address, commands: Sequence[Command]) -> list[Reply]:
         connection = self._take(address)
+        self._busy.add(connection)
         try:
             connection.send_packed_command(connection.pack_commands(commands), check_health=False)
             replies = [_read(connection) for _ in commands]
@@ -112,18 +117,19 @@ class _Pool:
         except BaseException:
             connection.disconnect()
             raise
+        finally:
+            self._busy.discard(connection)
         with self._lock:
             self._idle.setdefault(address, []).append(connection)
         return replies
 
-    def _take(self, address: Address) -> redis.Connection:
+    def _take(self, address: Address) -> Any:
         with self._lock:
             idle = self._idle.get(address)
             if idle:
                 return idle.pop()
         options = connection_options(self._target, address, self._reply_timeout)
-        kind = redis.UnixDomainSocketConnection if address.path else redis.Connection
-        connection = redis.SSLConnection(**options) if self._target.tls else kind(**options)
+        connection: Any = self._kind(address)(**options)
         try:
             connection.connect()
         except ResponseError as error:
@@ -133,6 +139,17 @@ class _Pool:
             raise NotSent(f"{address}: {error}") from error
         return connection
 
+    def _kind(self, address: Address) -> Any:
+        if address.path:
+            return redis.UnixDomainSocketConnection
+        return redis.SSLConnection if self._target.tls else redis.Connection
+
+    def hang_up(self) -> None:
+        """Says on connections in use that nothing more will be sent: a wait ends at once, and a
+        token already on its way is still read."""
+        for connection in list(self._busy):
+            half_close(getattr(connection, "_sock", None))
+
     def drop(self, address: Address | None = None) -> None:
         with self._lock:
             gone = [address] if address else list(self._idle)
@@ -141,7 +158,14 @@ class _Pool:
             connection.disconnect()
 
 
-def _read(connection: redis.Connection) -> Reply:
+def half_close(sock: Any) -> None:
+    """Ends our side of a plain socket; TLS cannot, its wait runs out by itself."""
+    if sock is not None and not isinstance(sock, ssl.SSLSocket):
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_WR)
+
+
+def _read(connection: Any) -> Reply:
     try:
         return connection.read_response()
     except ResponseError as error:
@@ -240,6 +264,10 @@ class Client:
         The client's `reply_timeout` must be longer than that. Raises NotSent or Lost.
         """
         return bool(self._drive(park(keys, seconds, self._route)))
+
+    def hang_up(self) -> None:
+        """Ends a `park` of another thread: it returns a token already popped, or raises Lost."""
+        self._pool.hang_up()
 
     def close(self) -> None:
         """Closes idle connections and lets go of an embedded server."""

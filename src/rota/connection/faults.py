@@ -51,8 +51,13 @@ def refusal(error: ResponseError) -> Refusal:
         return "ask"
     if code == "OOM" or text == "OutOfMemoryError":
         return "full"
-    if code in _PASSING or text in ("BusyLoadingError", "ReadOnlyError", "TryAgainError",
-                                    "ClusterDownError", "MasterDownError"):
+    if code in _PASSING or text in (
+        "BusyLoadingError",
+        "ReadOnlyError",
+        "TryAgainError",
+        "ClusterDownError",
+        "MasterDownError",
+    ):
         return "passing"
     return "final"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from redis.crc import key_slot
 from redis.exceptions import ResponseError
@@ -184,8 +184,9 @@ def _find(route: Route, slot: int) -> Steps:
         case "embedded":
             route.found = yield Embedded()
         case "sentinel":
-            route.found = yield from _ask_all(target, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME",
-                                                       target.service), _read_master)
+            route.found = yield from _ask_all(
+                target, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", target.service), _read_master
+            )
         case "cluster":
             route.slots = yield from _ask_all(target, ("CLUSTER", "SLOTS"), _read_slots)
     found = route.known(slot)
@@ -226,7 +227,7 @@ def _check_version(route: Route, address: Address) -> Steps:
     """Once per address. A server that hides INFO is judged by whether it takes the scripts."""
     (reply,) = yield Send(address, [("INFO", "server")])
     if not isinstance(reply, ResponseError):
-        text = cast(bytes, reply).decode(errors="replace") if isinstance(reply, bytes) else ""
+        text = reply.decode(errors="replace") if isinstance(reply, bytes) else ""
         info = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
         kind = "valkey" if "valkey_version" in info else "redis"
         version = info.get(f"{kind}_version", "")

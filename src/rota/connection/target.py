@@ -56,9 +56,13 @@ def parse_url(url: str) -> Target:
         return _embedded(url)
     try:
         parts = urlsplit(url)
-        query = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+        query = dict(
+            parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        )
     except ValueError as error:
-        raise ConfigError(f"url: cannot be read ({error}), given {_without_password(url)!r}") from None
+        raise ConfigError(
+            f"url: cannot be read ({error}), given {_without_password(url)!r}"
+        ) from None
     match parts.scheme:
         case "redis" | "valkey":
             return _single(parts, query, tls=False)
@@ -87,10 +91,14 @@ def _embedded(url: str) -> Target:
     options = dict(parse_qsl(query))
     fsync = options.pop("fsync", "no")
     if not path or options or fsync not in ("no", "always"):
-        raise ConfigError(f"url: expected embedded:PATH or embedded:PATH?fsync=always, given {url!r}")
+        raise ConfigError(
+            f"url: expected embedded:PATH or embedded:PATH?fsync=always, given {url!r}"
+        )
     directory = Path(os.path.abspath(os.path.expanduser(path)))
     return Target(
-        "embedded", f"embedded:{directory}", directory=directory,
+        "embedded",
+        f"embedded:{directory}",
+        directory=directory,
         fsync="always" if fsync == "always" else "no",
     )
 
@@ -171,6 +179,12 @@ def _sentinel(parts: SplitResult, query: dict[str, str]) -> Target:
     username, password = _credentials(parts)
     tls = parts.scheme.startswith(("rediss", "valkeys"))
     return Target(
-        "sentinel", shown, _hosts(parts, 26379), _database(db, shown), username, password, tls,
+        "sentinel",
+        shown,
+        _hosts(parts, 26379),
+        _database(db, shown),
+        username,
+        password,
+        tls,
         service,
     )

@@ -182,6 +182,8 @@ def become_server(parent: int, lock: int, log: int, command: list[str]) -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.set_inheritable(lock, True)
+    for event in EVENTS:
+        signal.signal(event, signal.SIG_DFL)  # a signal before the exec must end this process
     die_with_parent(parent)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     try:

@@ -4,11 +4,27 @@
 -- resend: yes
 -- Settles jobs in flight, each in its own way; the first ending of a delivery wins.
 -- entries: rows {id, delivery, action, delay, error, hold}; action: complete · retry (an attempt
--- counts) · release (none does) · bury; delay in ms; error: JSON text kept with the job, or
--- false; hold: a buried job of a sequence stops it.
+-- counts) · release (none does) · bury · block_lane, block_sequence (released, and its lane or
+-- sequence stays out for the delay, which only ever extends); delay in ms; error: JSON text kept
+-- with the job, or false; hold: a buried job of a sequence stops it.
 -- Reply: one word per row: ok · settled (this delivery is not held) · lost (the lease is gone)
 local lease = redis.call('ZSCORE', k_consumers, consumer)
 local answers = {}
+
+local function extend_block(member, delay, why)
+  local old = redis.call('ZSCORE', k_blocked, member)
+  block_until(member, math.max(now + delay, tonumber(old or 0)), why)
+end
+
+-- An ordered lane is one sequence, and a job without a sequence has none of its own to block.
+local function limit(action, held, delay, why)
+  if action == 'block_lane' or held.key == '' then
+    extend_block('l:' .. held.lane, delay, why)
+    touch_lane(held.lane)
+  elseif held.sequence then
+    extend_block('s:' .. held.sequence, delay, why)
+  end
+end
 
 local function settle(row)
   local id, delivery, action, delay, err, hold = unpack(row, 1, 6)
@@ -19,6 +35,12 @@ local function settle(row)
   end
   if action == 'complete' then
     return complete(consumer, { id }, { delivery })[1]
+  end
+  if action == 'block_lane' or action == 'block_sequence' then
+    limit(action, held, delay, err or '{}')
+    count_total('released', 1)
+    give_back(consumer, id, held, 0)
+    return 'ok'
   end
   if action ~= 'release' then
     redis.call('HINCRBY', k_attempts, id, 1)

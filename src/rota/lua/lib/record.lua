@@ -21,7 +21,11 @@ local function read_prefix(id)
   if #text < PREFIX_WIDTH then
     return nil
   end
-  return { place = tonumber(text:sub(1, 17)), available = tonumber(text:sub(19, 31)), enqueued = tonumber(text:sub(33, 45)) }
+  return {
+    place = tonumber(text:sub(1, 17)),
+    available = tonumber(text:sub(19, 31)),
+    enqueued = tonumber(text:sub(33, 45)),
+  }
 end
 
 -- nil where the record is missing or its header cannot be read.

@@ -1,0 +1,183 @@
+"""What one consumer holds, and the rules of claiming: numbers, unknown outcomes, lost leases.
+
+Operations without I/O; the worker's loop, the async and the blocking consumer all drive these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from rota.endings import burial
+from rota.errors import LeaseLost, PayloadError
+from rota.model import (
+    Answer,
+    Claimed,
+    Exchanged,
+    Job,
+    Settlement,
+    job_from,
+    new_nonce,
+    process_name,
+)
+from rota.scripting import Operation
+from rota.store import Store
+
+Decode = Callable[[Job], None]
+"""Fills a job's arguments where its task is known; raises PayloadError where they do not fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What an exchange brought: entries that can be run, and the server's answer."""
+
+    entries: list[list[Job]]
+    reply: Exchanged
+
+    @property
+    def jobs(self) -> list[Job]:
+        return [job for entry in self.entries for job in entry]
+
+
+class Deliveries:
+    """One consumer's identity and the jobs in its hands.
+
+    Claims are numbered, and the number is the delivery of what they bring. It goes on rising
+    when the consumer starts anew, so a job of a lost lease never passes for one held now.
+    """
+
+    def __init__(self, store: Store, *, lease_ms: int, decode: Decode) -> None:
+        self.id = ""
+        self.held: dict[str, Job] = {}
+        self._store = store
+        self._lease_ms = lease_ms
+        self._decode = decode
+        self._number = 0
+        self.unsure = False
+
+    def join(self) -> Operation[None]:
+        """Starts under a fresh identity; what was held is another's by now."""
+        self.held.clear()
+        self.unsure = False
+        self.id = new_nonce()
+        yield from self._store.join(self.id, lease_ms=self._lease_ms, name=process_name())
+
+    def leave(self) -> Operation[int]:
+        """Ends the lease; what is held goes back to its place uncounted."""
+        self.held.clear()
+        return (yield from self._store.leave(self.id))
+
+    def exchange(
+        self, *, want: int, prefetch: int, park: bool, done: Sequence[Job] = ()
+    ) -> Operation[Taken]:
+        """Completes `done` and claims up to `want` entries.
+
+        Raises LeaseLost. After any other failure the outcome is unknown, and the next call
+        first asks the server what this consumer holds.
+        """
+        if self.unsure:
+            yield from self.reconcile()
+        self._number += 1
+        number = self._number
+        self.unsure = want > 0
+        reply = yield from self._store.exchange(
+            self.id,
+            number=number,
+            want=want,
+            prefetch=prefetch,
+            park=park,
+            done=[(job.id, job.delivery) for job in done],
+        )
+        self.unsure = reply.status == "stale"
+        self._let_go(job.id for job in done)
+        if reply.status == "lost":
+            raise LeaseLost(f"the lease of consumer {self.id} is gone")
+        return Taken((yield from self._open(reply, str(number))), reply)
+
+    def settle(self, settlements: Sequence[Settlement]) -> Operation[list[Answer]]:
+        """Ends deliveries, each in its own way; jobs answered are no longer held."""
+        answers = yield from self._store.settle(self.id, settlements)
+        for settlement, answer in zip(settlements, answers, strict=True):
+            job = self.held.pop(settlement.id, None)
+            if job is not None and job.sequence and answer == "ok" and _stops(settlement):
+                self._let_go_behind(job)
+        return answers
+
+    def start(self, job: Job) -> Operation[bool]:
+        """Marks a job with a death behind it as started; False: it must not be run."""
+        answer = yield from self._store.start(self.id, job.id, job.delivery)
+        if answer == "lost":
+            raise LeaseLost(f"the lease of consumer {self.id} is gone")
+        return answer == "ok"
+
+    def reconcile(self) -> Operation[None]:
+        """After an unknown outcome: gives back what it does not know, forgets what is gone."""
+        self._number += 1
+        on_server = yield from self._store.held_by(self.id, number=self._number)
+        if on_server is None:
+            raise LeaseLost(f"the lease of consumer {self.id} is gone")
+        unknown = [
+            Settlement(id, delivery, "release")
+            for id, delivery in on_server.items()
+            if id not in self.held or self.held[id].delivery != delivery
+        ]
+        if unknown:
+            yield from self._store.settle(self.id, unknown)
+        for id in [id for id in self.held if id not in on_server]:
+            del self.held[id]
+        self.unsure = False
+
+    def _let_go(self, ids: Iterable[str]) -> None:
+        for id in ids:
+            self.held.pop(id, None)
+
+    def _let_go_behind(self, job: Job) -> None:
+        """The server has given back what was taken behind the job in its sequence."""
+        self._let_go(
+            [
+                other.id
+                for other in self.held.values()
+                if other.sequence == job.sequence and other.place > job.place
+            ]
+        )
+
+    def _open(self, reply: Exchanged, delivery: str) -> Operation[list[list[Job]]]:
+        """The jobs that can be run; those that cannot go to the dead, their bytes kept."""
+        entries: list[list[Job]] = []
+        refused: list[Settlement] = []
+        for claimed in reply.entries:
+            entry = []
+            for one in claimed:
+                job, why = self._read(one, delivery, reply.now)
+                if why is not None:
+                    hold = job is not None and job.on_dead == "hold"
+                    refused.append(burial(one.id, delivery, why, hold=hold))
+                    if hold:
+                        break  # the server gives back what was taken behind it
+                elif job is not None:
+                    entry.append(job)
+            if entry:
+                entries.append(entry)
+        self.held.update((job.id, job) for entry in entries for job in entry)
+        if refused:
+            yield from self._store.settle(self.id, refused)
+        return entries
+
+    def _read(self, claimed: Claimed, delivery: str, now: int) -> tuple[Job | None, str | None]:
+        """The job, and why it cannot be run."""
+        try:
+            job = job_from(claimed, delivery)
+        except PayloadError as error:
+            return None, str(error)
+        if job.expires is not None and job.expires <= now:
+            return job, "expired before it was started"
+        try:
+            self._decode(job)
+        except Exception as error:
+            return job, f"{type(error).__name__}: {error}"
+        return job, None
+
+
+def _stops(settlement: Settlement) -> bool:
+    """Whether this ending gives back what the same consumer took behind the job."""
+    return settlement.action in ("retry", "release") or settlement.hold

@@ -1,0 +1,68 @@
+"""How a job ends: from what its handler did to what the server is told."""
+
+from __future__ import annotations
+
+from typing import TypeAlias, assert_never
+
+import msgspec
+
+from rota.errors import ConfigError
+from rota.model import Action, Job, Settlement, process_name
+from rota.signals import Bury, RateLimited, Release, Retry
+from rota.timing import backoff_delay, milliseconds
+
+Ending: TypeAlias = Retry | Release | RateLimited | Bury | None
+"""None: done. The others are the signals a handler may raise."""
+
+ERROR_MAX = 4000
+_to_json = msgspec.json.Encoder().encode
+
+
+def error_text(error: str) -> str:
+    """What is kept with a failed job: the error, bounded, and who had it."""
+    bounded = error.encode("utf-8", "replace").decode("utf-8")
+    if len(bounded) > ERROR_MAX:
+        bounded = f"{bounded[: ERROR_MAX // 2]}\n…\n{bounded[-ERROR_MAX // 2 :]}"
+    return _to_json({"error": bounded, "worker": process_name()}).decode()
+
+
+def burial(id: str, delivery: str, reason: str, *, hold: bool) -> Settlement:
+    return Settlement(id, delivery, "bury", error=error_text(reason), hold=hold)
+
+
+def settlement(job: Job, ending: Ending) -> Settlement:
+    """What the server is told. A retry at the last attempt buries the job."""
+    match ending:
+        case None:
+            return Settlement(job.id, job.delivery)
+        case Release():
+            return Settlement(job.id, job.delivery, "release", milliseconds(ending.delay))
+        case RateLimited():
+            action: Action = "block_lane" if ending.scope == "lane" else "block_sequence"
+            return Settlement(job.id, job.delivery, action, milliseconds(ending.delay))
+        case Bury():
+            return _bury(job, ending.reason)
+        case Retry():
+            return _retry(job, ending)
+        case _:
+            assert_never(ending)
+
+
+def check_ending(ending: object) -> None:
+    if not isinstance(ending, Retry | Release | RateLimited | Bury | None):
+        raise ConfigError(
+            "expected None, rota.Retry, rota.Release, rota.RateLimited or rota.Bury, "
+            f"given {ending!r}"
+        )
+
+
+def _retry(job: Job, ending: Retry) -> Settlement:
+    if job.last_attempt:
+        return _bury(job, ending.error or "no attempts left")
+    delay = backoff_delay(job.backoff, job.attempt) if ending.delay is None else ending.delay
+    error = error_text(ending.error) if ending.error else None
+    return Settlement(job.id, job.delivery, "retry", milliseconds(delay), error)
+
+
+def _bury(job: Job, reason: str) -> Settlement:
+    return burial(job.id, job.delivery, reason, hold=job.on_dead == "hold")

@@ -1,0 +1,102 @@
+"""Runs one job's handler and says how the job ends. Knows nothing of the server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+
+from rota.endings import Ending
+from rota.model import Job
+from rota.signals import Bury, RateLimited, Release, Retry, Signal
+from rota.task import AnyTask
+
+logger = logging.getLogger("rota.executor")
+
+_CURRENT: ContextVar[Job] = ContextVar("rota_current_job")
+
+
+def current_job() -> Job:
+    """The job whose handler is running here; raises LookupError outside a handler."""
+    try:
+        return _CURRENT.get()
+    except LookupError:
+        raise LookupError("current_job: no job's handler is running here") from None
+
+
+class Executor:
+    """Async handlers run on the loop, plain functions in threads of its own.
+
+    A time-out cancels an async handler. A thread cannot be stopped: its slot stays taken until
+    the function returns, and its result stands, so that never two runs of one job overlap.
+    """
+
+    def __init__(self, *, threads: int) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="rota-job")
+
+    async def execute(self, job: Job, task: AnyTask) -> Ending:
+        """Runs the handler; raises CancelledError only when it was cancelled from outside."""
+        _CURRENT.set(job)
+        try:
+            if task.is_async:
+                if job.timeout is None:
+                    await task.function(*job.args, **job.kwargs)
+                else:
+                    async with asyncio.timeout(job.timeout) as scope:
+                        await task.function(*job.args, **job.kwargs)
+            else:
+                await self._in_thread(job, task)
+        except Signal as signal:
+            return _ending(signal)
+        except TimeoutError as error:
+            if task.is_async and job.timeout is not None and scope.expired():
+                return Retry(error=f"timed out after {job.timeout:g} s")
+            return _failure(error)
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if current is not None and current.cancelling():
+                raise
+            return Retry(error="the handler cancelled itself")
+        except Exception as error:
+            return _failure(error)
+        except (SystemExit, KeyboardInterrupt) as error:
+            return _failure(error)
+        return None
+
+    async def _in_thread(self, job: Job, task: AnyTask) -> None:
+        context = contextvars.copy_context()
+        began = time.monotonic()
+        work = asyncio.get_running_loop().run_in_executor(
+            self._threads, lambda: context.run(task.function, *job.args, **job.kwargs)
+        )
+        try:
+            await asyncio.shield(work)
+        finally:
+            took = time.monotonic() - began
+            if job.timeout is not None and took > job.timeout:
+                logger.warning(
+                    "task %s ran %.1f s in its thread, over its time-out of %g s; a thread "
+                    "cannot be stopped (job %s)",
+                    task.name,
+                    took,
+                    job.timeout,
+                    job.id,
+                )
+
+    def close(self) -> None:
+        """Starts nothing more; threads that still run are left to themselves."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _ending(signal: Signal) -> Ending:
+    if isinstance(signal, Retry | Release | RateLimited | Bury):
+        return signal
+    return Retry(error=repr(signal))
+
+
+def _failure(error: BaseException) -> Retry:
+    return Retry(error="".join(traceback.format_exception(error)).strip())

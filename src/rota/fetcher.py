@@ -1,0 +1,402 @@
+"""One queue's loop in a worker: fetches entries for free slots, runs them, settles what ended.
+
+One exchange is in flight at a time. It carries every job completed since the last one and asks
+for as many entries as slots are free, so settlements wait for nothing while the line is idle,
+and travel together when it is busy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass, field
+
+from rota.connection.faults import Lost, NotSent
+from rota.deliveries import Deliveries, Taken
+from rota.endings import Ending, settlement
+from rota.errors import LeaseLost, RotaError
+from rota.executor import Executor
+from rota.metronome import Metronome
+from rota.model import Answer, Job, Settlement
+from rota.queue import Queue
+from rota.signals import Release, Retry
+from rota.slots import Slots
+
+logger = logging.getLogger("rota.worker")
+
+FIRST_PAUSE_S = 0.05
+MAX_PAUSE_S = 2.0
+SETTLE_S = 1.0
+"""How long a stop waits for cancelled handlers, and for the server to take their endings."""
+LOG_EVERY_S = 60.0
+SUSPECT_PAUSE_S = 1.0
+"""How long a job with a death behind it waits while another such job runs here."""
+
+
+@dataclass(slots=True, eq=False)
+class _Settling:
+    """A delivery on its way to its end; `accepted` is told the server's answer."""
+
+    job: Job
+    what: Settlement
+    accepted: asyncio.Future[Answer]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the jobs a worker ran."""
+
+    done: int = 0
+    retried: int = 0
+    dead: int = 0
+    lost: int = 0
+
+    def count(self, action: str) -> None:
+        if action == "complete":
+            self.done += 1
+        elif action == "retry":
+            self.retried += 1
+        elif action == "bury":
+            self.dead += 1
+
+
+@dataclass(slots=True)
+class _Running:
+    """The entries under way, by task; each knows the job it is at."""
+
+    tasks: dict[asyncio.Task[None], Job | None] = field(default_factory=dict)
+    suspects: int = 0
+
+
+class Fetcher:
+    """Fetches and runs the jobs of one queue with a share of the worker's slots."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        *,
+        slots: Slots,
+        executor: Executor,
+        lease: float,
+        prefetch: int,
+        state: object,
+    ) -> None:
+        self.queue = queue
+        self.tally = Tally()
+        self._slots = slots
+        self._executor = executor
+        self._lease = lease
+        self._prefetch = prefetch
+        self._state = state
+        self._deliveries = Deliveries(
+            queue.link.store, lease_ms=round(lease * 1000), decode=self._decode
+        )
+        self._metronome: Metronome = queue.station.metronome()
+        self._woken = asyncio.Event()
+        self._running = _Running()
+        self._settling: list[_Settling] = []
+        self._hungry = True
+        self._idle = False
+        self._fetching = True
+        self._burst = False
+        self._lease_lost = False
+        self._last_log = -LOG_EVERY_S
+        slots.add(self)
+
+    # ── life ────────────────────────────────────────────────────────────────────────────────
+
+    async def open(self, *, burst: bool) -> None:
+        """Joins the queue; raises Unavailable where the server cannot be reached."""
+        self._burst = burst
+        await self._join()
+        self._metronome.enter()
+        self._slots.stand_in_line(self)
+
+    async def _join(self) -> None:
+        await self.queue.link.run(self._deliveries.join())
+        loop = asyncio.get_running_loop()
+        self._lease_lost = False
+
+        def on_lost() -> None:
+            loop.call_soon_threadsafe(self._lose)
+
+        self.queue.station.keeper.add(self._deliveries.id, self._lease, on_lost)
+
+    def stop_fetching(self) -> None:
+        """Claims nothing more; what runs goes on."""
+        self._fetching = False
+        self._slots.step_out(self)
+        self._metronome.gone(self)
+        self._woken.set()
+
+    @property
+    def running_jobs(self) -> list[Job]:
+        return [job for job in self._running.tasks.values() if job is not None]
+
+    async def finish(self, grace: float) -> None:
+        """Waits for what runs, at most `grace` seconds; the rest is cancelled and given back."""
+        await self._until_idle(grace)
+        for task in list(self._running.tasks):
+            task.cancel()
+        await self._until_idle(SETTLE_S)
+
+    async def _until_idle(self, patience: float) -> None:
+        deadline = time.monotonic() + patience
+        while (self._running.tasks or self._settling) and time.monotonic() < deadline:
+            if self._running.tasks:
+                left = max(0.0, deadline - time.monotonic())
+                await asyncio.wait(
+                    list(self._running.tasks),
+                    timeout=left,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+            else:
+                await asyncio.sleep(0.005)
+
+    async def close(self) -> int:
+        """Leaves the queue; returns how many jobs went back unfinished."""
+        self.queue.station.keeper.remove(self._deliveries.id)
+        try:
+            return await self.queue.link.run(self._deliveries.leave())
+        finally:
+            self._metronome.failed(self)
+            await self._metronome.leave()
+
+    # ── the loop ────────────────────────────────────────────────────────────────────────────
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def poke(self) -> None:
+        self._idle = False
+        self._ask()
+
+    def squeezed(self) -> None:
+        if self._idle:
+            self._idle = False
+            self._metronome.gone(self)
+            self._ask()
+
+    def _ask(self) -> None:
+        """It may find something: it stands in line for slots."""
+        if self._fetching:
+            self._hungry = True
+            self._slots.stand_in_line(self)
+
+    async def run(self) -> None:
+        """Until it fetches no more (stopped, or in a burst nothing is claimable) and nothing runs."""
+        pause = FIRST_PAUSE_S
+        while not self._is_drained():
+            await self._woken.wait()
+            self._woken.clear()
+            try:
+                await self._round()
+                pause = FIRST_PAUSE_S
+            except LeaseLost:
+                self._lose()
+            except (RotaError, Lost, NotSent) as error:
+                self._log(error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, MAX_PAUSE_S)
+                self._woken.set()
+            if self._lease_lost:
+                await self._start_anew()
+
+    def _is_drained(self) -> bool:
+        wants_more = self._fetching and not (self._burst and not self._hungry)
+        return not (wants_more or self._running.tasks or self._settling)
+
+    async def _round(self) -> None:
+        """One exchange, if there is anything to settle or a slot to fill."""
+        if self._lease_lost:
+            raise LeaseLost(self._deliveries.id)
+        if self._deliveries.unsure:
+            await self.queue.link.run(self._deliveries.reconcile())
+            self._metronome.failed(self)
+        batch, self._settling = self._settling, []
+        try:
+            others = [one for one in batch if one.what.action != "complete"]
+            if others:
+                self._resolve(others, await self._settle(others))
+                batch = [one for one in batch if one.what.action == "complete"]
+            want = self._slots.take(self) if self._fetching else 0
+            if not want and not batch:
+                return
+            taken = await self._exchange(want, batch)
+        except BaseException:
+            self._settling = [one for one in batch if not one.accepted.done()] + self._settling
+            raise
+        self._resolve(batch, taken.reply.answers)
+        self._start(taken)
+        if want:
+            await self._after_claim(want, taken)
+
+    async def _settle(self, batch: list[_Settling]) -> list[Answer]:
+        answers = await self.queue.link.run(self._deliveries.settle([one.what for one in batch]))
+        if "lost" in answers:
+            raise LeaseLost(self._deliveries.id)
+        return answers
+
+    async def _exchange(self, want: int, batch: list[_Settling]) -> Taken:
+        if want:
+            self._metronome.sending(self)
+            self._idle = False
+        try:
+            return await self.queue.link.run(
+                self._deliveries.exchange(
+                    want=want,
+                    prefetch=self._prefetch,
+                    park=not self._burst,
+                    done=[one.job for one in batch],
+                )
+            )
+        except BaseException:
+            if want:
+                self._slots.give_back(want)
+                self._metronome.failed(self)
+                self._ask()
+            raise
+
+    async def _after_claim(self, want: int, taken: Taken) -> None:
+        """What the claim says of the next one: full, ask again; short, sleep until poked."""
+        reply = taken.reply
+        unused = want - len(taken.entries)
+        full = len(reply.entries) >= want
+        if full:
+            self._metronome.busy(self, left=reply.left)
+            self._ask()
+        elif reply.due == 0:
+            await self.queue.link.run(self.queue.link.store.beat())
+            self._ask()
+        else:
+            self._hungry = reply.left and self._burst
+            self._idle = self._fetching and not self._burst
+            self._metronome.idle(self, due_in=reply.due, taken=bool(reply.entries), left=reply.left)
+            if not self._idle:
+                self._metronome.gone(self)
+        if unused:
+            self._slots.give_back(unused)
+        if self._hungry:
+            self._ask()
+        self._woken.set()
+
+    def _resolve(self, batch: list[_Settling], answers: list[Answer]) -> None:
+        for one, answer in zip(batch, answers, strict=True):
+            if answer == "lost":
+                self.tally.lost += 1
+            else:
+                self.tally.count(one.what.action)
+            if not one.accepted.done():
+                one.accepted.set_result(answer)
+
+    # ── running ─────────────────────────────────────────────────────────────────────────────
+
+    def _start(self, taken: Taken) -> None:
+        for entry in taken.entries:
+            task = asyncio.get_running_loop().create_task(self._run_entry(entry))
+            self._running.tasks[task] = entry[0]
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._running.tasks[task]
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("running an entry failed", exc_info=task.exception())
+        self._slots.give_back(1)
+        self._woken.set()
+
+    async def _run_entry(self, entry: list[Job]) -> None:
+        """A sequence's jobs one after the other: the next starts only after the server has
+        accepted the settlement of the one before."""
+        current = asyncio.current_task()
+        assert current is not None
+        for job in entry:
+            if self._lease_lost or job.id not in self._deliveries.held:
+                return  # given back with the one before it, or another's by now
+            self._running.tasks[current] = job
+            ending = await self._run_job(job)
+            settling = self._end(job, settlement(job, ending))
+            if job is not entry[-1]:
+                await asyncio.shield(settling.accepted)
+
+    async def _run_job(self, job: Job) -> Ending:
+        if job.suspect:
+            if self._running.suspects:
+                return Release(SUSPECT_PAUSE_S)
+            self._running.suspects += 1
+            try:
+                if not await self.queue.link.run(self._deliveries.start(job)):
+                    return Release()
+                return await self._execute(job)
+            finally:
+                self._running.suspects -= 1
+        return await self._execute(job)
+
+    async def _execute(self, job: Job) -> Ending:
+        job.state = self._state
+        try:
+            ending = await self._executor.execute(job, self.queue.find_task(job.task))
+        except asyncio.CancelledError:
+            return Release()
+        if isinstance(ending, Retry) and ending.error:
+            logger.warning(
+                "job %s of task %s failed, attempt %d of %d: %s",
+                job.id,
+                job.task,
+                job.attempt,
+                job.max_attempts,
+                ending.error.strip().rpartition("\n")[2],
+            )
+        return ending
+
+    def _end(self, job: Job, what: Settlement) -> _Settling:
+        accepted: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        settling = _Settling(job, what, accepted)
+        if self._lease_lost or job.id not in self._deliveries.held:
+            # Another has it by now, or the server has its ending already.
+            accepted.set_result("lost")
+            self.tally.lost += 1
+        else:
+            self._settling.append(settling)
+            self._woken.set()
+        return settling
+
+    # ── a lost lease ────────────────────────────────────────────────────────────────────────
+
+    def _lose(self) -> None:
+        """The jobs are others' now: their handlers are cancelled, their endings not sent."""
+        if self._lease_lost:
+            return
+        self._lease_lost = True
+        for one in self._settling:
+            self.tally.lost += 1
+            if not one.accepted.done():
+                one.accepted.set_result("lost")
+        self._settling.clear()
+        for task in list(self._running.tasks):
+            task.cancel()
+        self._woken.set()
+
+    async def _start_anew(self) -> None:
+        """Under a fresh identity, as soon as the server can be reached."""
+        self.queue.station.keeper.remove(self._deliveries.id)
+        pause = FIRST_PAUSE_S
+        while self._lease_lost and self._fetching:
+            try:
+                await self._join()
+            except (RotaError, Lost, NotSent) as error:
+                self._log(error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, MAX_PAUSE_S)
+        self._metronome.failed(self)
+        self._ask()
+
+    def _decode(self, job: Job) -> None:
+        self.queue.find_task(job.task)
+        self.queue.decode(job)
+
+    def _log(self, error: Exception) -> None:
+        now = time.monotonic()
+        if now - self._last_log >= LOG_EVERY_S:
+            self._last_log = now
+            logger.warning("queue %s: %s; trying again", self.queue.name, error)

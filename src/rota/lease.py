@@ -1,0 +1,168 @@
+"""Keeping leases: one thread per process and queue renews them all and beats for the queue.
+
+It has a connection of its own, so that neither a handler that blocks the event loop nor a full
+pool costs a lease. Leases also end by this process's own clock, counted from when the last
+acknowledged renewal was *sent*: the server may have given the jobs away by then.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rota.connection import Client
+from rota.connection.faults import Lost, NotSent
+from rota.errors import RotaError
+from rota.link import Link
+
+logger = logging.getLogger("rota.lease")
+
+RENEWALS_PER_LEASE = 3
+RETRY_PAUSE_S = 0.5
+LOG_EVERY_S = 60.0
+
+
+@dataclass(slots=True)
+class _Lease:
+    seconds: float
+    deadline: float
+    on_lost: Callable[[], None]
+
+
+class LeaseKeeper:
+    """Renews the leases of a process's consumers in one queue, and beats.
+
+    The thread starts with the first consumer and ends with the last. `on_lost` is called from
+    it, once, when a lease has ended.
+    """
+
+    def __init__(self, link: Link, *, beat: float) -> None:
+        self._link = link
+        self._beat = beat
+        self._leases: dict[str, _Lease] = {}
+        self._watches: list[Callable[[], None]] = []
+        self._change = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
+        self._last_log: dict[str, float] = {}
+
+    def add(self, consumer: str, seconds: float, on_lost: Callable[[], None]) -> None:
+        """From now on `consumer`, which has just joined, is kept alive."""
+        with self._change:
+            self._leases[consumer] = _Lease(seconds, time.monotonic() + seconds, on_lost)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name=f"rota-lease-{self._link.keys.root}", daemon=True
+                )
+                self._thread.start()
+            self._change.notify()
+
+    def remove(self, consumer: str) -> None:
+        with self._change:
+            self._leases.pop(consumer, None)
+            self._change.notify()
+
+    def watch(self, look: Callable[[], None]) -> None:
+        """Calls `look` from the thread about once a second."""
+        with self._change:
+            self._watches.append(look)
+
+    def unwatch(self, look: Callable[[], None]) -> None:
+        with self._change:
+            if look in self._watches:
+                self._watches.remove(look)
+
+    def is_alive(self, consumer: str) -> bool:
+        """Whether the lease still holds by this process's own clock."""
+        lease = self._leases.get(consumer)
+        return lease is not None and time.monotonic() < lease.deadline
+
+    # ── the thread ──────────────────────────────────────────────────────────────────────────
+
+    def _run(self) -> None:
+        client: Client | None = None
+        next_renewal = time.monotonic() + self._period()
+        next_beat = time.monotonic() + random.uniform(0.2, 1) * self._beat
+        try:
+            while True:
+                with self._change:
+                    if not self._leases:
+                        self._thread = None
+                        return
+                    due = min(next_renewal, next_beat)
+                    if self._watches:
+                        due = min(due, time.monotonic() + 1)
+                    self._change.wait(max(0.0, due - time.monotonic()))
+                    next_renewal = min(next_renewal, time.monotonic() + self._period())
+                for look in list(self._watches):
+                    look()
+                client = client or self._client()
+                if time.monotonic() >= next_renewal:
+                    next_renewal = time.monotonic() + self._renew(client)
+                if time.monotonic() >= next_beat:
+                    self._keep_time(client)
+                    next_beat = time.monotonic() + self._beat
+        finally:
+            if client is not None:
+                client.close()
+
+    def _client(self) -> Client:
+        reply_timeout = max(0.5, min(10.0, self._period()))
+        return self._link.own_client(reply_timeout=reply_timeout, resend_window=0)
+
+    def _period(self) -> float:
+        shortest = min((lease.seconds for lease in self._leases.values()), default=30.0)
+        return shortest / RENEWALS_PER_LEASE
+
+    def _renew(self, client: Client) -> float:
+        """One round of renewals; seconds until the next."""
+        with self._change:
+            groups: dict[float, list[str]] = {}
+            for consumer, lease in self._leases.items():
+                groups.setdefault(lease.seconds, []).append(consumer)
+        pause = self._period()
+        for seconds, consumers in groups.items():
+            sent = time.monotonic()
+            try:
+                renewed = client.run(
+                    self._link.store.heartbeat(consumers, lease_ms=round(seconds * 1000))
+                )
+            except (RotaError, Lost, NotSent) as error:
+                self._log("renewing leases failed, trying again: %s", error)
+                pause = min(RETRY_PAUSE_S, pause)
+                continue
+            with self._change:
+                for consumer, kept in zip(consumers, renewed, strict=True):
+                    known = self._leases.get(consumer)
+                    if known is not None:
+                        known.deadline = sent + seconds if kept else 0.0
+        self._report_lost()
+        return pause
+
+    def _report_lost(self) -> None:
+        now = time.monotonic()
+        with self._change:
+            lost = [(c, lease) for c, lease in self._leases.items() if lease.deadline <= now]
+            for consumer, _ in lost:
+                del self._leases[consumer]
+        for consumer, lease in lost:
+            logger.warning("the lease of consumer %s is lost", consumer)
+            lease.on_lost()
+
+    def _keep_time(self, client: Client) -> None:
+        try:
+            client.run(self._link.store.beat())
+        except (RotaError, Lost, NotSent) as error:
+            self._log("beat failed, trying again: %s", error)
+
+    def _log(self, message: str, error: Exception) -> None:
+        """Once per kind and minute: an outage must not flood the log."""
+        now = time.monotonic()
+        if now - self._last_log.get(message, -LOG_EVERY_S) >= LOG_EVERY_S:
+            self._last_log[message] = now
+            logger.warning(message, error)

@@ -1,0 +1,311 @@
+"""The metronome: one blocker on the doorbell for all idle consumers of a process in a queue.
+
+The rules are those of `doorbell.Doorbell`; here stand the two drivers that carry them out, one
+for an event loop, one for threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from rota.connection import AsyncClient, Client
+from rota.connection.faults import Lost, NotSent
+from rota.doorbell import Actions, Doorbell, PassOn, Poke
+from rota.errors import RotaError
+from rota.link import Link
+
+logger = logging.getLogger("rota.metronome")
+
+FIRST_PAUSE_S = 0.05
+MAX_PAUSE_S = 2.0
+SPARE_S = 5.0
+"""How much longer than its wait a blocked read may take before the link counts as broken."""
+LOG_EVERY_S = 60.0
+
+
+class Waiter(Protocol):
+    """An idle consumer. Compared by identity."""
+
+    def poke(self) -> None:
+        """Lets it send a claim now."""
+
+    def __hash__(self) -> int: ...
+
+
+class Metronome:
+    """The driver for one event loop. All methods are called in that loop."""
+
+    def __init__(self, link: Link, *, beat: float) -> None:
+        self._link = link
+        self._beat = beat
+        self.bell: Doorbell[Waiter] = Doorbell(beat=beat)
+        self._client: AsyncClient | None = None
+        self._blocker: asyncio.Task[None] | None = None
+        self._passing: asyncio.Task[None] | None = None
+        self._pass_again = False
+        self._may_park = asyncio.Event()
+        self._parked = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: float | None = None
+        self._users = 0
+        self._last_log = -LOG_EVERY_S
+
+    def enter(self) -> None:
+        """One more consumer uses it."""
+        self._users += 1
+        if self._blocker is None:
+            self._blocker = asyncio.get_running_loop().create_task(
+                self._block(), name="rota-metronome"
+            )
+
+    async def leave(self) -> None:
+        """One consumer less; with the last the blocker ends.
+
+        A token that came for it meanwhile is still read and passed on.
+        """
+        self._users -= 1
+        if self._users > 0 or self._blocker is None:
+            return
+        blocker, self._blocker = self._blocker, None
+        if self._parked and self._client is not None:
+            self._client.hang_up()
+        else:
+            blocker.cancel()
+        await asyncio.gather(blocker, return_exceptions=True)
+        if self._passing is not None:
+            await self._passing
+        self._cancel_timer()
+        if self._client is not None and self._users == 0:
+            await self._client.close()
+            self._client = None
+
+    def sending(self, waiter: Waiter) -> None:
+        self.bell.sending(waiter)
+        self._refresh()
+
+    def idle(self, waiter: Waiter, *, due_in: float | None, taken: bool, left: bool) -> None:
+        now = time.monotonic()
+        self._do(self.bell.idle(waiter, due_in=due_in, taken=taken, left=left, now=now))
+
+    def busy(self, waiter: Waiter, *, left: bool) -> None:
+        self._do(self.bell.busy(waiter, left=left, now=time.monotonic()))
+
+    def gone(self, waiter: Waiter) -> None:
+        self._do(self.bell.gone(waiter, now=time.monotonic()))
+
+    def failed(self, waiter: Waiter) -> None:
+        self._do(self.bell.failed(waiter, now=time.monotonic()))
+
+    # ── carrying out ────────────────────────────────────────────────────────────────────────
+
+    def _do(self, actions: Actions[Waiter]) -> None:
+        for action in actions:
+            match action:
+                case Poke():
+                    action.waiter.poke()
+                case PassOn():
+                    self._pass_again = True
+                    if self._passing is None:
+                        self._passing = asyncio.get_running_loop().create_task(self._pass_on())
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """After each event: whether to park, and when to look next."""
+        if self.bell.wants_park():
+            self._may_park.set()
+        else:
+            self._may_park.clear()
+        due = self.bell.next_timer()
+        if due != self._timer_at:
+            self._cancel_timer()
+            if due is not None:
+                loop = asyncio.get_running_loop()
+                self._timer_at = due
+                self._timer = loop.call_later(max(0.0, due - time.monotonic()), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = self._timer_at = None
+        self._do(self.bell.timer(time.monotonic()))
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._timer_at = None
+
+    async def _pass_on(self) -> None:
+        try:
+            while self._pass_again:
+                self._pass_again = False
+                await self._link.run(self._link.store.pass_on(beat_ms=round(self._beat * 1000)))
+        except (RotaError, Lost, NotSent) as error:
+            self._log(error)
+            await asyncio.sleep(FIRST_PAUSE_S)
+            self._passing = None
+            self._do(self.bell.lost())
+        finally:
+            self._passing = None
+
+    async def _block(self) -> None:
+        pause = FIRST_PAUSE_S
+        while True:
+            await self._may_park.wait()
+            if self._client is None:
+                self._client = self._link.own_async_client(reply_timeout=self._beat + SPARE_S)
+            self._parked = True
+            try:
+                rang = await self._client.park(self._link.keys, self._beat)
+            except (RotaError, Lost, NotSent) as error:
+                if self._blocker is None:
+                    return
+                self._log(error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, MAX_PAUSE_S)
+                self._do(self.bell.lost())
+            else:
+                pause = FIRST_PAUSE_S
+                self._do(self.bell.token() if rang else self.bell.beat())
+                if self._blocker is None:
+                    return
+            finally:
+                self._parked = False
+
+    def _log(self, error: Exception) -> None:
+        now = time.monotonic()
+        if now - self._last_log >= LOG_EVERY_S:
+            self._last_log = now
+            root = self._link.keys.root
+            logger.warning("the doorbell of %s failed, trying again: %s", root, error)
+
+
+class ThreadMetronome:
+    """The driver for threads: consumers of code without an event loop.
+
+    Its blocker is a thread that runs while consumers use it.
+    """
+
+    def __init__(self, link: Link, *, beat: float) -> None:
+        self._link = link
+        self._beat = beat
+        self.bell: Doorbell[Waiter] = Doorbell(beat=beat)
+        self._change = threading.Condition(threading.RLock())
+        self._thread: threading.Thread | None = None
+        self._client: Client | None = None
+        self._pass_wanted = False
+        self._users = 0
+        self._last_log = -LOG_EVERY_S
+
+    def enter(self) -> None:
+        with self._change:
+            self._users += 1
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._block, name="rota-metronome", daemon=True
+                )
+                self._thread.start()
+
+    def leave(self) -> None:
+        """One consumer less; with the last the blocker ends."""
+        with self._change:
+            self._users -= 1
+            thread = self._thread
+            if self._users or thread is None:
+                return
+            self._change.notify_all()
+            if self._client is not None:
+                self._client.hang_up()
+        thread.join(self._beat + SPARE_S)
+
+    def sending(self, waiter: Waiter) -> None:
+        with self._change:
+            self.bell.sending(waiter)
+            self._change.notify_all()
+
+    def idle(self, waiter: Waiter, *, due_in: float | None, taken: bool, left: bool) -> None:
+        now = time.monotonic()
+        with self._change:
+            self._do(self.bell.idle(waiter, due_in=due_in, taken=taken, left=left, now=now))
+
+    def busy(self, waiter: Waiter, *, left: bool) -> None:
+        with self._change:
+            self._do(self.bell.busy(waiter, left=left, now=time.monotonic()))
+
+    def gone(self, waiter: Waiter) -> None:
+        with self._change:
+            self._do(self.bell.gone(waiter, now=time.monotonic()))
+
+    def failed(self, waiter: Waiter) -> None:
+        with self._change:
+            self._do(self.bell.failed(waiter, now=time.monotonic()))
+
+    def wait(self, woken: Callable[[], bool], deadline: float) -> bool:
+        """Blocks the calling thread until it was poked; False when the deadline passed first.
+
+        Waiting threads keep the timer between them: whoever sees it come asks for one poke.
+        """
+        with self._change:
+            while not woken():
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                due = self.bell.next_timer()
+                if due is not None and due <= time.monotonic():
+                    self._do(self.bell.timer(time.monotonic()))
+                    continue
+                self._change.wait(left if due is None else min(left, due - time.monotonic()))
+            return True
+
+    def _do(self, actions: Actions[Waiter]) -> None:
+        for action in actions:
+            match action:
+                case Poke():
+                    action.waiter.poke()
+                case PassOn():
+                    self._pass_wanted = True
+        self._change.notify_all()
+
+    def _block(self) -> None:
+        client = self._link.own_client(reply_timeout=self._beat + SPARE_S, resend_window=0)
+        pause = FIRST_PAUSE_S
+        with self._change:
+            self._client = client
+        try:
+            while True:
+                with self._change:
+                    while self._users and not (self._pass_wanted or self.bell.wants_park()):
+                        self._change.wait()
+                    if not self._users and not self._pass_wanted:
+                        self._thread = None
+                        return
+                    passing, self._pass_wanted = self._pass_wanted, False
+                try:
+                    if passing:
+                        beat_ms = round(self._beat * 1000)
+                        client.run(self._link.store.pass_on(beat_ms=beat_ms))
+                        continue
+                    rang = client.park(self._link.keys, self._beat)
+                except (RotaError, Lost, NotSent) as error:
+                    if not self._users:
+                        continue
+                    self._log(error)
+                    time.sleep(pause)
+                    pause = min(2 * pause, MAX_PAUSE_S)
+                    with self._change:
+                        self._do(self.bell.lost())
+                else:
+                    pause = FIRST_PAUSE_S
+                    with self._change:
+                        self._do(self.bell.token() if rang else self.bell.beat())
+        finally:
+            client.close()
+
+    def _log(self, error: Exception) -> None:
+        now = time.monotonic()
+        if now - self._last_log >= LOG_EVERY_S:
+            self._last_log = now
+            root = self._link.keys.root
+            logger.warning("the doorbell of %s failed, trying again: %s", root, error)

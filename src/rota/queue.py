@@ -1,0 +1,239 @@
+"""A queue in a user's hands: its tasks, its lanes, enqueueing, and the figures."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
+from typing import Any, ParamSpec, TypeVar, overload
+
+from rota import config, names
+from rota.consumer import Consumer
+from rota.errors import ConfigError, UnknownTask
+from rota.job import JobHandle
+from rota.keys import Keys
+from rota.lane import Lane
+from rota.link import Link
+from rota.model import Enqueued, Job, JobSpec, LaneInfo, OnDead, QueueInfo
+from rota.scripting import LIBRARY, Library
+from rota.station import Station
+from rota.store import UNSET, OnFull, Unset, chunks
+from rota.sync import SyncQueue
+from rota.task import AnyTask, Task, TaskHome, TaskPolicy, check_spec
+from rota.timing import Backoff, BackoffRule, seconds
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
+
+
+class Queue:
+    """A named set of lanes on one server.
+
+    `url`: the server (see `rota.connection.target`); None takes ROTA_URL at the first use, else
+    an embedded server in `.rota`. `prefix` opens every key. With `require_lane` a job without a
+    lane is refused. `default_ceiling` holds for lanes without one of their own; None leaves the
+    queue's as it is. `max_payload` in bytes, up to 64 MiB. `beat`: the fallback period of idle
+    consumers, in seconds. Raises ConfigError; touches no server.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        url: str | None = None,
+        prefix: str = "emq",
+        require_lane: bool = False,
+        default_ceiling: int | None = None,
+        max_payload: int = config.DEFAULT_MAX_PAYLOAD,
+        beat: float | timedelta = config.BEAT_S,
+        library: Library = LIBRARY,
+    ) -> None:
+        self.name = names.queue_name(name)
+        self.max_payload = config.whole(max_payload, 1, config.MAX_MAX_PAYLOAD, "max_payload")
+        self.default_ceiling = config.ceiling(default_ceiling)
+        self.link = Link(
+            Keys(self.name, names.prefix(prefix)),
+            url,
+            library=library,
+            default_ceiling=self.default_ceiling,
+        )
+        self.station = Station(
+            self.link,
+            beat=config.number(seconds(beat, "beat"), config.MIN_BEAT_S, config.MAX_BEAT_S, "beat"),
+        )
+        self.tasks: dict[str, AnyTask] = {}
+        self.lifespans: list[Lifespan] = []
+        self._home = TaskHome(self.link, require_lane, self.max_payload)
+
+    def __repr__(self) -> str:
+        return f"<rota queue {self.name}>"
+
+    # ── tasks ───────────────────────────────────────────────────────────────────────────────
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        max_attempts: int = 5,
+        timeout: float | timedelta | None = None,
+        backoff: BackoffRule | None = None,
+        on_dead: OnDead = "skip",
+        lane_from: str | None = None,
+        ordering_key_from: str | None = None,
+        id_from: str | None = None,
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def task(self, function: Any = None, /, **policy: Any) -> Any:
+        """Registers a function as a task, named like it unless `name` says otherwise.
+
+        `max_attempts`: runs before a failing job goes to the dead. `timeout` in seconds.
+        `backoff`: the wait before a retry, a `rota.Backoff` or a function of the attempt.
+        `on_dead`: whether a dead job lets its sequence go on (`skip`) or stops it (`hold`).
+        `lane_from`, `ordering_key_from`, `id_from`: parameters whose value is the job's lane,
+        ordering key or id. A second task of the same name is a ConfigError.
+        """
+        if function is not None:
+            return self._register(function, None, TaskPolicy())
+        name = policy.pop("name", None)
+        if policy.get("backoff") is None:
+            policy["backoff"] = Backoff()
+        checked = TaskPolicy(**policy)
+        return lambda function: self._register(function, name, checked)
+
+    def _register(
+        self, function: Callable[..., Any], name: str | None, policy: TaskPolicy
+    ) -> AnyTask:
+        given = name or getattr(function, "__name__", "")
+        if name is None and given == "<lambda>":
+            raise ConfigError("task: a lambda has no name; give one with @queue.task(name=…)")
+        task: AnyTask = Task(function, name=names.task_name(given), policy=policy, home=self._home)
+        if task.name in self.tasks:
+            raise ConfigError(f"queue {self.name} has a task named {task.name!r} already")
+        self.tasks[task.name] = task
+        return task
+
+    def find_task(self, name: str) -> AnyTask:
+        """The registered task; raises UnknownTask."""
+        try:
+            return self.tasks[name]
+        except KeyError:
+            known = ", ".join(sorted(self.tasks)) or "none"
+            raise UnknownTask(
+                f"queue {self.name} has no task {name!r} (registered: {known})"
+            ) from None
+
+    def decode(self, job: Job) -> None:
+        """Fills in what the job's task knows; jobs of other tasks keep their payload only."""
+        task = self.tasks.get(job.task)
+        if task is not None:
+            job.args, job.kwargs = task.codec.decode(job.payload)
+            job.backoff = task.policy.backoff
+
+    def lifespan(self, function: Callable[[], AsyncIterator[Any]]) -> Lifespan:
+        """Registers an async generator that runs around each worker process's life.
+
+        What it yields is `rota.current_job().state`.
+        """
+        manager = asynccontextmanager(function)
+        self.lifespans.append(manager)
+        return manager
+
+    # ── enqueueing ──────────────────────────────────────────────────────────────────────────
+
+    async def enqueue(self, spec: JobSpec) -> Enqueued:
+        """Stores one job; raises LaneFull where its lane's backlog limit refuses it."""
+        self._check(spec)
+        return await self.link.run(self.link.store.enqueue_one(spec))
+
+    async def enqueue_many(
+        self,
+        specs: Iterable[JobSpec],
+        *,
+        on_full: OnFull = "outcome",
+        wait: float | timedelta = 60,
+        atomic: bool = False,
+    ) -> list[Enqueued]:
+        """Stores jobs in calls of at most 1,000; outcomes in the order given.
+
+        `on_full`: a job its lane has no room for gets the outcome `lane_full`, raises LaneFull,
+        or is tried again for `wait` seconds. `atomic`: one call, and nothing is stored when a
+        lane is full (LaneFull); beyond 1,000 jobs or 2 MiB it is a ConfigError. A failure
+        half-way raises BatchInterrupted; enqueueing the same specs again adds what is missing.
+        """
+        return await self.link.run(
+            self.link.store.enqueue_many(
+                map(self._check, specs),
+                on_full=on_full,
+                wait=seconds(wait, "wait"),
+                atomic=atomic,
+            )
+        )
+
+    async def enqueue_stream(
+        self,
+        specs: Iterable[JobSpec],
+        *,
+        on_full: OnFull = "outcome",
+        wait: float | timedelta = 60,
+    ) -> AsyncIterator[Enqueued]:
+        """Stores any number of jobs in constant memory, yielding outcomes in order."""
+        patience = seconds(wait, "wait")
+        for chunk in chunks(map(self._check, specs)):
+            outcomes = await self.link.run(
+                self.link.store.enqueue_chunk(chunk, on_full=on_full, wait=patience)
+            )
+            for done in outcomes:
+                yield done
+
+    def _check(self, spec: JobSpec) -> JobSpec:
+        return check_spec(spec, self.max_payload)
+
+    # ── lanes, figures, consumers ───────────────────────────────────────────────────────────
+
+    def lane(self, name: str) -> Lane:
+        return Lane(names.lane_name(name), self.link)
+
+    async def lanes(self, limit: int = 1000) -> list[LaneInfo]:
+        """Lanes with work first, then running, configured and paused ones; at most `limit`."""
+        return await self.link.run(self.link.inspector.lanes(limit))
+
+    async def set(self, *, default_ceiling: int | Unset | None = UNSET) -> None:
+        """Changes what holds for lanes without a setting of their own; None removes it."""
+        await self.link.run(self.link.store.queue_set(default_ceiling=default_ceiling))
+
+    async def set_lanes(self, limits: Mapping[str, Mapping[str, Any]]) -> None:
+        """Changes many lanes: name → the keywords of `Lane.set`. All are checked first."""
+        await self.link.run(self.link.store.set_lanes(limits))
+
+    async def pause(self, *, reason: str | None = None, by: str | None = None) -> None:
+        """Hands out nothing of the whole queue until `resume`; what is in flight goes on."""
+        await self.link.run(self.link.store.shut_gate(reason=reason, by=by))
+
+    async def resume(self) -> None:
+        await self.link.run(self.link.store.open_gate())
+
+    async def info(self) -> QueueInfo:
+        """Totals of the queue."""
+        return await self.link.run(self.link.inspector.queue())
+
+    def job(self, id: str) -> JobHandle:
+        return JobHandle(names.job_id(id), self.link)
+
+    def consumer(self, *, lease: float | timedelta = config.LEASE_S, prefetch: int = 1) -> Consumer:
+        """A consumer for claiming and settling by hand; use it with `async with`."""
+        return Consumer(self.station, lease=lease, prefetch=prefetch, decode=self.decode)
+
+    @property
+    def sync(self) -> SyncQueue:
+        """Every async verb's twin, for code without an event loop."""
+        return SyncQueue(self.link, self.station, self.max_payload, self.decode)
+
+    async def close(self) -> None:
+        """Closes this loop's connections. Optional: they end with the loop."""
+        await self.link.close()

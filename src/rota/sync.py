@@ -1,0 +1,97 @@
+"""A queue's verbs for code without an event loop; safe in threads and after fork."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+from rota import config, names
+from rota.consumer import SyncConsumer
+from rota.deliveries import Decode
+from rota.job import SyncJobHandle
+from rota.lane import SyncLane
+from rota.link import Link
+from rota.model import Enqueued, JobSpec, LaneInfo, QueueInfo
+from rota.station import Station
+from rota.store import UNSET, OnFull, Unset, chunks
+from rota.task import check_spec
+from rota.timing import seconds
+
+
+class SyncQueue:
+    """The blocking twin of `Queue`; what each verb does is said there."""
+
+    def __init__(self, link: Link, station: Station, max_payload: int, decode: Decode) -> None:
+        self._link = link
+        self._station = station
+        self._max_payload = max_payload
+        self._decode = decode
+
+    def enqueue(self, spec: JobSpec) -> Enqueued:
+        return self._link.run_sync(self._link.store.enqueue_one(self._check(spec)))
+
+    def enqueue_many(
+        self,
+        specs: Iterable[JobSpec],
+        *,
+        on_full: OnFull = "outcome",
+        wait: float | timedelta = 60,
+        atomic: bool = False,
+    ) -> list[Enqueued]:
+        return self._link.run_sync(
+            self._link.store.enqueue_many(
+                map(self._check, specs),
+                on_full=on_full,
+                wait=seconds(wait, "wait"),
+                atomic=atomic,
+            )
+        )
+
+    def enqueue_stream(
+        self,
+        specs: Iterable[JobSpec],
+        *,
+        on_full: OnFull = "outcome",
+        wait: float | timedelta = 60,
+    ) -> Iterator[Enqueued]:
+        patience = seconds(wait, "wait")
+        for chunk in chunks(map(self._check, specs)):
+            yield from self._link.run_sync(
+                self._link.store.enqueue_chunk(chunk, on_full=on_full, wait=patience)
+            )
+
+    def _check(self, spec: JobSpec) -> JobSpec:
+        return check_spec(spec, self._max_payload)
+
+    def lane(self, name: str) -> SyncLane:
+        return SyncLane(names.lane_name(name), self._link)
+
+    def lanes(self, limit: int = 1000) -> list[LaneInfo]:
+        return self._link.run_sync(self._link.inspector.lanes(limit))
+
+    def set(self, *, default_ceiling: int | Unset | None = UNSET) -> None:
+        self._link.run_sync(self._link.store.queue_set(default_ceiling=default_ceiling))
+
+    def set_lanes(self, limits: Mapping[str, Mapping[str, Any]]) -> None:
+        self._link.run_sync(self._link.store.set_lanes(limits))
+
+    def pause(self, *, reason: str | None = None, by: str | None = None) -> None:
+        self._link.run_sync(self._link.store.shut_gate(reason=reason, by=by))
+
+    def resume(self) -> None:
+        self._link.run_sync(self._link.store.open_gate())
+
+    def info(self) -> QueueInfo:
+        return self._link.run_sync(self._link.inspector.queue())
+
+    def job(self, id: str) -> SyncJobHandle:
+        return SyncJobHandle(names.job_id(id), self._link)
+
+    def consumer(
+        self, *, lease: float | timedelta = config.LEASE_S, prefetch: int = 1
+    ) -> SyncConsumer:
+        return SyncConsumer(self._station, lease=lease, prefetch=prefetch, decode=self._decode)
+
+    def close(self) -> None:
+        self._link.close_sync()

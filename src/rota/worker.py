@@ -1,0 +1,181 @@
+"""A worker: one process's share of the work of one or more queues, from start to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from types import TracebackType
+
+from rota import config
+from rota.connection.faults import Lost, NotSent
+from rota.errors import ConfigError, RotaError
+from rota.executor import Executor
+from rota.fetcher import Fetcher
+from rota.queue import Queue
+from rota.slots import Slots
+from rota.timing import seconds
+from rota.watchdog import Watchdog
+
+logger = logging.getLogger("rota.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """What a worker did: jobs done, retried, gone to the dead, and what is left in its queues."""
+
+    done: int
+    retried: int
+    dead: int
+    left: int
+
+
+class Worker:
+    """Runs the jobs of queues in `concurrency` slots, which the queues share in rotation.
+
+    `await run()` until `stop()`, or with `burst=True` until nothing is claimable and nothing it
+    took is in flight; or `async with Worker(queue)` beside an application. Stopping claims
+    nothing more, waits up to `grace` seconds for what runs and gives the rest back uncounted.
+    """
+
+    def __init__(
+        self,
+        queue: Queue | Iterable[Queue],
+        *,
+        concurrency: int = config.CONCURRENCY,
+        prefetch: int = config.PREFETCH,
+        lease: float | timedelta = config.LEASE_S,
+        grace: float | timedelta = config.GRACE_S,
+    ) -> None:
+        self.queues = [queue] if isinstance(queue, Queue) else list(queue)
+        if not self.queues or not all(isinstance(one, Queue) for one in self.queues):
+            raise ConfigError(f"worker: expected a rota.Queue or several, given {queue!r}")
+        if len({one.link.keys.root for one in self.queues}) < len(self.queues):
+            raise ConfigError("worker: expected each queue once")
+        self.config = config.WorkerConfig(
+            concurrency=concurrency,
+            prefetch=prefetch,
+            lease=seconds(lease, "lease"),
+            grace=seconds(grace, "grace"),
+        )
+        self._fetchers: list[Fetcher] = []
+        self._stopping: asyncio.Event | None = None
+        self._task: asyncio.Task[Drained] | None = None
+
+    async def run(self, *, burst: bool = False) -> Drained:
+        """Works until stopped; raises Unavailable when a queue cannot be reached at the start."""
+        self._stopping = asyncio.Event()
+        slots = Slots(self.config.concurrency)
+        executor = Executor(threads=self.config.concurrency)
+        async with contextlib.AsyncExitStack() as stack:
+            stack.callback(executor.close)
+            self._fetchers = [
+                await self._open_fetcher(queue, slots, executor, stack, burst=burst)
+                for queue in self.queues
+            ]
+            watchdog = Watchdog(self._fetchers, grace=self.config.grace)
+            for queue in self.queues:
+                watchdog.guard(queue.station.keeper)
+                stack.callback(watchdog.leave, queue.station.keeper)
+            loops = [asyncio.create_task(fetcher.run()) for fetcher in self._fetchers]
+            try:
+                await self._until_stopped(loops)
+            finally:
+                await self._drain(loops)
+        return await self._drained(burst=burst)
+
+    async def _open_fetcher(
+        self,
+        queue: Queue,
+        slots: Slots,
+        executor: Executor,
+        stack: contextlib.AsyncExitStack,
+        *,
+        burst: bool,
+    ) -> Fetcher:
+        state: object = None
+        for lifespan in queue.lifespans:
+            state = await stack.enter_async_context(lifespan())
+        fetcher = Fetcher(
+            queue,
+            slots=slots,
+            executor=executor,
+            lease=self.config.lease,
+            prefetch=self.config.prefetch,
+            state=state,
+        )
+        await fetcher.open(burst=burst)
+        stack.push_async_callback(self._close_fetcher, fetcher)
+        return fetcher
+
+    async def _until_stopped(self, loops: list[asyncio.Task[None]]) -> None:
+        """Ends on `stop()`, when all loops have ended (a burst), or when one failed."""
+        assert self._stopping is not None
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            pending: set[asyncio.Task[None]] = set(loops)
+            while pending and not stopping.done():
+                done, _ = await asyncio.wait(
+                    [*pending, stopping], return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in done & pending:
+                    pending.discard(task)
+                    task.result()
+        finally:
+            stopping.cancel()
+
+    async def _drain(self, loops: list[asyncio.Task[None]]) -> None:
+        began = time.monotonic()
+        for fetcher in self._fetchers:
+            fetcher.stop_fetching()
+        await asyncio.gather(*(f.finish(self.config.grace) for f in self._fetchers))
+        left = max(1.0, self.config.grace - (time.monotonic() - began))
+        await asyncio.wait(loops, timeout=min(left, 2.0))
+        for task in loops:
+            task.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
+
+    async def _close_fetcher(self, fetcher: Fetcher) -> None:
+        try:
+            await fetcher.close()
+        except (RotaError, Lost, NotSent) as error:
+            logger.warning(
+                "queue %s: leaving failed, its lease will run out: %s", fetcher.queue.name, error
+            )
+
+    async def _drained(self, *, burst: bool) -> Drained:
+        left = 0
+        for queue in self.queues if burst else []:
+            info = await queue.info()
+            left += info.waiting + info.delayed
+        tallies = [fetcher.tally for fetcher in self._fetchers]
+        return Drained(
+            done=sum(tally.done for tally in tallies),
+            retried=sum(tally.retried for tally in tallies),
+            dead=sum(tally.dead for tally in tallies),
+            left=left,
+        )
+
+    def stop(self) -> None:
+        """Begins to stop; `run` returns when it is done. Call it in the worker's loop."""
+        if self._stopping is not None:
+            self._stopping.set()
+
+    async def __aenter__(self) -> Worker:
+        self._task = asyncio.create_task(self.run())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        assert self._task is not None
+        await asyncio.sleep(0)
+        self.stop()
+        await self._task

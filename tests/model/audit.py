@@ -1,0 +1,351 @@
+"""Reads a queue's raw keys: what contradicts the invariants, and the state they add up to.
+
+`read` takes everything in one look. `findings` needs nothing but the keys: it recounts, and holds
+each key against the others. `picture` says the same state in the reference's words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import redis
+
+from rota.keys import CATALOGUE, Keys, is_known
+
+_READ = """
+local root = KEYS[1]:sub(1, -7)
+local found = {}
+for _, key in ipairs(redis.call('KEYS', root .. '*')) do
+  local kind = redis.call('TYPE', key).ok
+  local value
+  if kind == 'string' then value = redis.call('GET', key)
+  elseif kind == 'hash' then value = redis.call('HGETALL', key)
+  elseif kind == 'zset' then value = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+  elseif kind == 'set' then value = redis.call('SMEMBERS', key)
+  else value = redis.call('LRANGE', key, 0, -1) end
+  found[#found + 1] = { key, kind, value, redis.call('PTTL', key) }
+end
+return found
+"""
+
+TYPES = {kind.name: kind.type for kind in CATALOGUE}
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One field of a consumer's hash. `sequence` is its name as keys spell it, None: unordered."""
+
+    number: str
+    score: float
+    mark: str
+    lane: str
+    sequence: str | None
+
+    @classmethod
+    def parse(cls, text: str) -> Delivery:
+        number, score, mark, place = text.split(",", 3)
+        lane, key = split_sequence(place)
+        return cls(number, float(score), mark, lane, None if key is None else place)
+
+    @property
+    def permit(self) -> object:
+        return self.sequence if self.sequence is not None else self
+
+
+def split_sequence(name: str) -> tuple[str, str | None]:
+    """Lane and key of `<bytes of lane>:<lane>[:<key>]`."""
+    size, _, rest = name.encode().partition(b":")
+    lane, tail = rest[: int(size)].decode(), rest[int(size) :].decode()
+    return lane, tail[1:] if tail else None
+
+
+class Dump:
+    """Every key of one queue at one moment, below its root."""
+
+    def __init__(self, keys: Keys, rows: Iterable[Any]) -> None:
+        self.root = keys.root
+        self.types: dict[str, str] = {}
+        self.ttls: dict[str, int] = {}
+        self._values: dict[str, Any] = {}
+        for key, kind, value, ttl in rows:
+            name = key.decode()[len(keys.root) :]
+            self.types[name], self.ttls[name] = kind.decode(), ttl
+            self._values[name] = _value(kind.decode(), value)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self._values.get(name, {} if default is None else default)
+
+    def counts(self, name: str) -> dict[str, int]:
+        return {field: int(value) for field, value in self.get(name).items()}
+
+    def each(self, before: str, after: str = "") -> Iterator[tuple[str, Any]]:
+        """What the keys `<before>…<after>` hold, by what stands between."""
+        for name, value in self._values.items():
+            if name.startswith(before) and name.endswith(after):
+                yield name[len(before) : len(name) - len(after)], value
+
+    def deliveries(self, consumer: str) -> dict[str, Delivery]:
+        fields = self.get(f"c:{consumer}").items()
+        return {id: Delivery.parse(text) for id, text in fields if not id.startswith("!")}
+
+    def holdings(self) -> dict[str, tuple[str, list[str]]]:
+        """Held sequences: consumer and jobs."""
+        found = {}
+        for sequence, text in self.get("held").items():
+            consumer, *jobs = text.split("\n")
+            found[sequence] = (consumer, jobs)
+        return found
+
+    @property
+    def vt(self) -> float:
+        return float(self.get("vt", "0"))
+
+    @property
+    def sweeping(self) -> bool:
+        return "sweep" in self.get("config")
+
+
+def read(raw: redis.Redis, keys: Keys) -> Dump:
+    """`raw` must answer bytes."""
+    rows: Any = raw.eval(_READ, 1, keys.config)
+    return Dump(keys, rows)
+
+
+def _value(kind: str, value: Any) -> Any:
+    if kind == "string":
+        return value.decode(errors="replace")
+    texts = [item.decode() for item in value]
+    if kind == "hash":
+        return dict(zip(texts[::2], texts[1::2], strict=True))
+    if kind == "zset":
+        return {m: float(s) for m, s in zip(texts[::2], texts[1::2], strict=True)}
+    return set(texts) if kind == "set" else texts
+
+
+# ── what is wrong ───────────────────────────────────────────────────────────────────────────────
+
+
+def findings(dump: Dump) -> list[str]:
+    """What contradicts the invariants; empty when all is well."""
+    checks = (_keys, _membership, _permits, _tokens, _places, _totals, _rotation, _leftovers)
+    return [finding for check in checks for finding in check(dump)]
+
+
+def _lanes(dump: Dump) -> set[str]:
+    lanes = set(dump.get("ring")) | set(dump.get("gwaiting")) | set(dump.get("gactive"))
+    return lanes.union(*({lane for lane, _ in dump.each("g:", f":{x}")} for x in ("pending", "out")))
+
+
+def _keys(dump: Dump) -> Iterator[str]:
+    for name, kind in dump.types.items():
+        if not is_known(dump.root + name):
+            yield f"unknown key {name}"
+        if TYPES.get(name, kind) != kind:
+            yield f"{name} is a {kind}"
+    for nonce, _ in dump.each("sent:"):
+        if not 0 < dump.ttls[f"sent:{nonce}"] <= 60_000:
+            yield f"receipt {nonce} lives for {dump.ttls[f'sent:{nonce}']} ms"
+    for name, ttl in dump.ttls.items():
+        if ttl >= 0 and not name.startswith("sent:"):
+            yield f"{name} ends in {ttl} ms"
+
+
+def ceiling(dump: Dump, lane: str) -> float:
+    own = dump.get("glimit").get(lane, dump.get("config").get("default_ceiling"))
+    return inf if own is None else int(own)
+
+
+def _membership(dump: Dump) -> Iterator[str]:
+    """Invariant 1, and that a kept tag is a lane's outside."""
+    ring, active = dump.get("ring"), dump.counts("gactive")
+    for lane in _lanes(dump):
+        free = active.get(lane, 0) < ceiling(dump, lane)
+        may = (
+            bool(dump.get(f"g:{lane}:pending"))
+            and lane not in dump.get("paused")
+            and f"l:{lane}" not in dump.get("blocked")
+        )
+        if dump.sweeping and may:
+            continue
+        if (lane in ring) != (may and free):
+            yield f"lane {lane}: in the ring {lane in ring}, may be served {may and free}"
+    for lane in ring.keys() & dump.get("owed").keys():
+        yield f"lane {lane} stands in the ring and in owed"
+
+
+def _permits(dump: Dump) -> Iterator[str]:
+    """Invariant 2, and that `held` and the consumers' hashes agree."""
+    permits: dict[str, set[object]] = {}
+    held: dict[str, tuple[str, set[str]]] = {}
+    for consumer, _ in dump.each("c:"):
+        for id, delivery in dump.deliveries(consumer).items():
+            permit = delivery.sequence if delivery.sequence is not None else (consumer, id)
+            permits.setdefault(delivery.lane, set()).add(permit)
+            if delivery.sequence is not None:
+                owner, ids = held.setdefault(delivery.sequence, (consumer, set()))
+                ids.add(id)
+                if owner != consumer:
+                    yield f"sequence {delivery.sequence} is held by {owner} and {consumer}"
+    recount = {lane: len(found) for lane, found in permits.items()}
+    if recount != dump.counts("gactive"):
+        yield f"gactive {dump.counts('gactive')}, in flight {recount}"
+    holdings = {name: (owner, set(ids)) for name, (owner, ids) in dump.holdings().items()}
+    if holdings != held:
+        yield f"held {holdings}, in consumers' hashes {held}"
+
+
+def _tokens(dump: Dump) -> Iterator[str]:
+    """Invariant 3."""
+    tokens: dict[str, dict[str, float]] = {}
+    outside: dict[str, dict[str, float]] = {}
+    blocked = dump.get("blocked")
+    for sequence, jobs in dump.each("s:"):
+        lane, key = split_sequence(sequence)
+        out = sequence in dump.get("held") or {f"s:{sequence}", f"h:{sequence}"} & blocked.keys()
+        where = outside if out else tokens
+        where.setdefault(lane, {})["" if key is None else key] = min(jobs.values())
+    for lane in _lanes(dump):
+        pending = dump.get(f"g:{lane}:pending")
+        found = {e[1:]: score for e, score in pending.items() if e.startswith("!")}
+        if found != tokens.get(lane, {}):
+            yield f"lane {lane}: tokens {found}, free sequences {tokens.get(lane, {})}"
+        if dump.get(f"g:{lane}:out") != outside.get(lane, {}):
+            yield f"lane {lane}: out {dump.get(f'g:{lane}:out')}, is {outside.get(lane, {})}"
+
+
+def _places(dump: Dump) -> Iterator[str]:
+    """Invariant 4, and that a record's prefix names the place its job has."""
+    places: dict[str, list[tuple[str, float]]] = {}
+    for lane, pending in dump.each("g:", ":pending"):
+        for entry, score in pending.items():
+            if not entry.startswith("!"):
+                places.setdefault(entry, []).append((f"pending of {lane}", score))
+    for sequence, jobs in dump.each("s:"):
+        for id, score in jobs.items():
+            places.setdefault(id, []).append((f"sequence {sequence}", score))
+    for member in dump.get("scheduled"):
+        places.setdefault(member[17:], []).append(("scheduled", float(member[:17])))
+    for consumer, _ in dump.each("c:"):
+        for id, delivery in dump.deliveries(consumer).items():
+            places.setdefault(id, []).append((f"hands of {consumer}", delivery.score))
+    for id in dump.get("dead"):
+        places.setdefault(id, []).append(("dead", inf))
+    records = dict(dump.each("job:"))
+    for id, found in places.items():
+        if len(found) > 1:
+            yield f"job {id} is in {found}"
+        if id not in records:
+            yield f"job {id} in {found} has no record"
+        elif found[0][1] not in (inf, float(records[id][:17])):
+            yield f"job {id} in {found} has place {records[id][:17]} in its record"
+    for id in records.keys() - places.keys():
+        yield f"job {id} is nowhere"
+    delayed = {m: due for _, jobs in dump.each("g:", ":delayed") for m, due in jobs.items()}
+    if delayed != dump.get("scheduled"):
+        yield f"scheduled {dump.get('scheduled')}, by lane {delayed}"
+
+
+def waiting(dump: Dump) -> Counter[str]:
+    """Waiting jobs per lane, counted anew."""
+    counted: Counter[str] = Counter()
+    for lane, pending in dump.each("g:", ":pending"):
+        counted[lane] += sum(not entry.startswith("!") for entry in pending)
+    for sequence, jobs in dump.each("s:"):
+        counted[split_sequence(sequence)[0]] += len(jobs)
+    return +counted
+
+
+def _totals(dump: Dump) -> Iterator[str]:
+    """Invariant 5."""
+    recount = waiting(dump)
+    if recount != dump.counts("gwaiting"):
+        yield f"gwaiting {dump.counts('gwaiting')}, waiting {dict(recount)}"
+    running = sum(len(dump.deliveries(consumer)) for consumer, _ in dump.each("c:"))
+    stats = dump.counts("stats")
+    for name, number in (("waiting", recount.total()), ("running", running)):
+        if stats.get(name, 0) != number:
+            yield f"stats say {stats.get(name, 0)} {name}, there are {number}"
+    stored = sum(1 for _ in dump.each("job:"))
+    if stats.get("enqueued", 0) - stats.get("completed", 0) != stored:
+        yield f"stats {stats}, there are {stored} records"
+
+
+def _rotation(dump: Dump) -> Iterator[str]:
+    for lane, tag in dump.get("ring").items():
+        if tag < dump.vt:
+            yield f"lane {lane} stands at {tag} in the ring, behind vt {dump.vt}"
+
+
+def _leftovers(dump: Dump) -> Iterator[str]:
+    """What belongs to something must go with it."""
+    records = {id for id, _ in dump.each("job:")}
+    for name in ("attempts", "deaths", "errors"):
+        for id in dump.get(name).keys() - records:
+            yield f"{name} of job {id}, which is gone"
+    blocked, why = dump.get("blocked"), dump.get("why")
+    pauses = {f"p:{lane}" for lane in dump.get("paused")}
+    if why.keys() != blocked.keys() | pauses:
+        yield f"why {sorted(why)}, blocked {sorted(blocked)}, paused {sorted(pauses)}"
+    for member, until in blocked.items():
+        if member.startswith("p:") and member not in pauses:
+            yield f"an end at {until} of a pause that is not: {member}"
+    consumers = {consumer for consumer, _ in dump.each("c:")}
+    if consumers != dump.get("consumers").keys():
+        yield f"consumers {sorted(dump.get('consumers'))}, hashes {sorted(consumers)}"
+    if len(dump.get("wake", [])) > 64:
+        yield f"{len(dump.get('wake'))} wakes"
+
+
+# ── what it adds up to ──────────────────────────────────────────────────────────────────────────
+
+
+def picture(dump: Dump) -> dict[str, Any]:
+    """The state in the words of the reference, for comparing."""
+    sequences = {name: split_sequence(name) for name, _ in dump.each("s:")}
+    sequences |= {name: split_sequence(name) for name in dump.get("held")}
+    return {
+        "ring": dump.get("ring"),
+        "owed": dump.get("owed"),
+        "vt": dump.vt,
+        "pending": dict(dump.each("g:", ":pending")),
+        "out": dict(dump.each("g:", ":out")),
+        "sequences": {sequences[name]: jobs for name, jobs in dump.each("s:")},
+        "delayed": {member[17:]: due for member, due in dump.get("scheduled").items()},
+        "held": {sequences[name]: jobs for name, (_, jobs) in dump.holdings().items()},
+        "gwaiting": dump.counts("gwaiting"),
+        "gactive": dump.counts("gactive"),
+        "paused": dump.get("paused", set()),
+        "blocked": {_blocked(member): until for member, until in dump.get("blocked").items()},
+        "leases": dump.get("consumers"),
+        "deliveries": {
+            consumer: {
+                id: (delivery.number, delivery.mark)
+                for id, delivery in dump.deliveries(consumer).items()
+            }
+            for consumer, _ in dump.each("c:")
+        },
+        "claims": {consumer: int(fields["!claim"]) for consumer, fields in dump.each("c:")},
+        "dead": set(dump.get("dead")),
+        "records": {id for id, _ in dump.each("job:")},
+        "attempts": dump.counts("attempts"),
+        "deaths": dump.counts("deaths"),
+        "seq": int(dump.get("seq", "0")),
+    }
+
+
+def _blocked(member: str) -> tuple[str, Any]:
+    kind, name = member[0], member[2:]
+    return (kind, split_sequence(name)) if kind in "sh" else (kind, name)
+
+
+def heads_blocked(dump: Dump) -> dict[str, str]:
+    """Sequences out for the delay of a job: its id, by sequence. (`why` of pauses is JSON.)"""
+    for member, text in dump.get("why").items():
+        if member[:2] in ("l:", "p:"):
+            json.loads(text)
+    return {m[2:]: id for m, id in dump.get("why").items() if m.startswith("h:")}

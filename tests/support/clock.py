@@ -1,0 +1,41 @@
+"""A queue's time in a test's hand.
+
+`library()` assembles the scripts as they are shipped, but for the clock: they read the time from
+field `clock` of the queue's `config` hash. `Clock` writes it, by a raw client.
+"""
+
+from __future__ import annotations
+
+import redis
+
+from rota.keys import Keys
+from rota.scripting import Library
+
+START_MS = 1_700_000_000_000
+
+
+def library() -> Library:
+    return Library({"clock": "local now = tonumber(redis.call('HGET', k_config, 'clock'))"})
+
+
+class Clock:
+    """The time of one queue, in whole Unix milliseconds. It moves only when told to."""
+
+    def __init__(self, raw: redis.Redis, keys: Keys, start: int = START_MS) -> None:
+        self._raw = raw
+        self._config = keys.config
+        self._now = start
+        self.set(start)
+
+    @property
+    def now(self) -> int:
+        return self._now
+
+    def set(self, now: int) -> None:
+        self._now = now
+        self._raw.hset(self._config, "clock", str(now))
+
+    def advance(self, ms: int) -> int:
+        """Move on by `ms` milliseconds; returns the new time."""
+        self.set(self._now + ms)
+        return self._now
