@@ -185,7 +185,7 @@ class Fetcher:
             self._slots.stand_in_line(self)
 
     async def run(self) -> None:
-        """Until it fetches no more (stopped, or in a burst nothing is claimable) and nothing runs."""
+        """Until it fetches no more (stopped, or in a burst all is drained) and nothing runs."""
         pause = FIRST_PAUSE_S
         while not self._is_drained():
             await self._woken.wait()

@@ -44,7 +44,7 @@ decode_header = msgspec.json.Decoder(Header).decode
 
 
 def new_id() -> str:
-    """A fresh job id: 11 hex digits of milliseconds, so that ids sort by time, and 60 random bits."""
+    """A fresh job id: 11 hex digits of milliseconds, so that ids sort by time, 60 random bits."""
     millis = time.time_ns() // 1_000_000
     return f"{millis:011x}{int.from_bytes(os.urandom(8)) >> 4:015x}"
 
@@ -131,7 +131,7 @@ class Claimed:
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A claimed job. `payload` are its bytes; `args` and `kwargs` are set where the task is known."""
+    """A claimed job. `payload` is its bytes; `args` and `kwargs` are set where the task is known."""
 
     id: str
     task: str
@@ -302,7 +302,7 @@ class QueueInfo:
 
 @dataclass(frozen=True, slots=True)
 class JobInfo:
-    """A job as it stands; `due` is Unix seconds: when a delayed job falls due, or a dead one died."""
+    """A job as it stands. `due`, in Unix seconds: when a delayed job falls due, a dead one died."""
 
     id: str
     state: JobState

@@ -1,4 +1,4 @@
-"""What a handler raises to steer its own job. Signals are not errors: nothing went wrong in rota."""
+"""What a handler raises to steer its own job. Signals are no errors: nothing went wrong."""
 
 from __future__ import annotations
 

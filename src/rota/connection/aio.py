@@ -154,9 +154,8 @@ class AsyncClient:
 
     async def call(self, calls: Sequence[Call[Any]]) -> list[Reply]:
         """The raw replies of calls of one queue, sent together."""
-        replies: list[Reply] = await self._drive(
-            deliver(calls, self._route, self._library, self._window)
-        )
+        steps = deliver(calls, self._route, self._library, self._window)
+        replies: list[Reply] = await self._drive(steps)
         return replies
 
     async def park(self, keys: Keys, seconds: float) -> bool:

@@ -1,4 +1,4 @@
-"""The protocol over blocking sockets. A client is safe to share between threads and survives fork."""
+"""The protocol over blocking sockets. A client may be shared by threads and survives fork."""
 
 from __future__ import annotations
 
@@ -203,7 +203,8 @@ class Client:
 
     def call(self, calls: Sequence[Call[Any]]) -> list[Reply]:
         """The raw replies of calls of one queue, sent together."""
-        replies: list[Reply] = self._drive(deliver(calls, self._route, self._library, self._window))
+        steps = deliver(calls, self._route, self._library, self._window)
+        replies: list[Reply] = self._drive(steps)
         return replies
 
     def run(self, operation: Operation[T]) -> T:
