@@ -141,7 +141,7 @@ class Consumer(_Shared):
         self, done: Jobs = (), n: int = 1, *, wait: float | timedelta = 0
     ) -> list[Job]:
         """Completes `done` and claims, in one round trip. Raises LeaseLost for `done`."""
-        config.whole(n, 1, config.MAX_CONCURRENCY, "n")
+        config.whole(n, 1, config.MAX_CLAIM, "n")
         patience = seconds(wait, "wait")
         finished = _each(done)
         async with self._turn:
@@ -261,7 +261,7 @@ class SyncConsumer(_Shared):
         return self.exchange(n=n, wait=wait)
 
     def exchange(self, done: Jobs = (), n: int = 1, *, wait: float | timedelta = 0) -> list[Job]:
-        config.whole(n, 1, config.MAX_CONCURRENCY, "n")
+        config.whole(n, 1, config.MAX_CLAIM, "n")
         patience = seconds(wait, "wait")
         finished = _each(done)
         with self._turn:

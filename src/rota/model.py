@@ -131,7 +131,7 @@ class Claimed:
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A claimed job. `payload` is its bytes; `args` and `kwargs` are set where the task is known."""
+    """A claimed job. `args` and `kwargs` are set where the task is known, `payload` always."""
 
     id: str
     task: str

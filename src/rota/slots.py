@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
+from rota.config import MAX_CLAIM
+
+
+MAX_ENTRIES = MAX_CLAIM
+"""The most entries one claim asks for."""
+
 
 class Asker(Protocol):
     """A queue's fetch loop, as the slots see it."""
@@ -47,7 +53,7 @@ class Slots:
         """An even share of what is free among those that want; 0 when it is another's turn."""
         if not self.free or (self._line and asker not in self._line):
             return 0
-        share = max(1, self.free // max(1, len(self._line)))
+        share = min(MAX_ENTRIES, max(1, self.free // max(1, len(self._line))))
         if asker in self._line:
             self._line.remove(asker)
         self.free -= share

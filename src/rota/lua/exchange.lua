@@ -109,7 +109,7 @@ while #taken < want and not gate and round < 10 do
   write_ring(lanes)
   shut_out(shut)
   if full then
-    want = #taken -- the byte bound ended the claim: the slots left are not free for the bell
+    want = #taken -- a bound ended the claim: the slots left are not free for the bell
     break
   end
 end

@@ -2,6 +2,7 @@
 -- The first `want` lanes always suffice. Each lane's likely share is popped at once, the turns
 -- are then played in memory, and what was popped in excess goes back before anything is written.
 local BYTES_MAX = 2097152
+local JOBS_MAX = 1000
 
 local function fair_share(lane, left, weights)
   local share = math.ceil(left * lane.weight / weights)
@@ -78,15 +79,15 @@ local function put_back_excess(lane)
   end
 end
 
--- Opens one entry: an unordered job, or up to `prefetch` jobs of a sequence's head.
-local function open_entry(lane, entry, score, prefetch)
+-- Opens one entry: an unordered job, or up to `most` jobs of a sequence's head.
+local function open_entry(lane, entry, score, most)
   if entry:byte(1) ~= 33 then
     return { lane = lane, jobs = { entry, score } }
   end
   local key = entry:sub(2)
   local sequence = sequence_of(lane.name, key)
-  local jobs = redis.call('ZPOPMIN', k_sequence(sequence), prefetch)
-  return { lane = lane, key = key, sequence = sequence, jobs = jobs, full = #jobs == 2 * prefetch }
+  local jobs = redis.call('ZPOPMIN', k_sequence(sequence), most)
+  return { lane = lane, key = key, sequence = sequence, jobs = jobs, full = #jobs == 2 * most }
 end
 
 -- Keeps the payload of one call within bounds; only queues with large payloads pay for asking.
@@ -122,20 +123,20 @@ local function return_jobs(entry, jobs)
   end
 end
 
--- One round over the ring. Appends to `taken`; answers the lanes it served and whether the
--- byte bound ended it.
+-- One round over the ring. Appends to `taken`; answers whether a bound of the call ended it:
+-- too many jobs, or too many bytes.
 local function play_round(lanes, want, prefetch, large, taken)
   local heap, weights = {}, 0
   for _, lane in ipairs(lanes) do
     heap[#heap + 1] = lane -- the ring's order is a heap already
     weights = weights + lane.weight
   end
-  local bytes, full = 0, false
+  local bytes, jobs, full = 0, 0, false
   while #taken < want and #heap > 0 and not full do
     local lane = heap_pop(heap)
     local name, score = next_entry(lane, want - #taken, weights)
     if name then
-      local entry = open_entry(lane, name, score, prefetch)
+      local entry = open_entry(lane, name, score, math.min(prefetch, JOBS_MAX - jobs))
       if large then
         local back
         bytes, entry.jobs, back = trim_to_bytes(entry, bytes)
@@ -145,6 +146,8 @@ local function play_round(lanes, want, prefetch, large, taken)
         end
       end
       local n = #entry.jobs / 2
+      jobs = jobs + n
+      full = full or jobs >= JOBS_MAX
       if n > 0 then
         taken[#taken + 1] = entry
         lane.served = lane.tag
