@@ -38,22 +38,21 @@ local function settle(row)
   end
   if action == 'block_lane' or action == 'block_sequence' then
     limit(action, held, delay, err or '{}')
-    count_total('released', 1)
-    give_back(consumer, id, held, 0)
+    count_total('released', 1 + give_back(consumer, id, held, 0))
     return 'ok'
   end
   if action ~= 'release' then
     redis.call('HINCRBY', k_attempts, id, 1)
   end
   if action == 'bury' then
-    bury(consumer, id, held, err or '{}', hold)
+    count_total('released', bury(consumer, id, held, err or '{}', hold))
     return 'ok'
   end
   if err then
     redis.call('HSET', k_errors, id, err)
   end
   count_total(action == 'retry' and 'retried' or 'released', 1)
-  give_back(consumer, id, held, delay)
+  count_total('released', give_back(consumer, id, held, delay))
   return 'ok'
 end
 

@@ -1,5 +1,5 @@
 -- Moves a job in flight to the dead, its record and error kept. With `hold` its sequence stays
--- out until someone acts on the job; else it goes on behind it.
+-- out until someone acts on the job; else it goes on behind it. Says how many other jobs went back.
 local function bury(consumer, id, held, err, hold)
   redis.call('HDEL', k_consumer(consumer), id)
   if redis.call('EXISTS', k_job(id)) == 0 then
@@ -14,8 +14,8 @@ local function bury(consumer, id, held, err, hold)
     if hold then
       block_until('h:' .. held.sequence, '+inf', id)
     end
-    leave_holding(consumer, id, held, hold)
-  else
-    count_permits(held.lane, -1)
+    return leave_holding(consumer, id, held, hold)
   end
+  count_permits(held.lane, -1)
+  return 0
 end

@@ -23,10 +23,11 @@ local function return_to_sequence(id, held)
   count_waiting(held.lane, 1)
   count_total('waiting', 1)
   count_total('running', -1)
+  touch_sequence(held.lane, held.key)
 end
 
 -- Takes `id` out of its sequence's hold; with `also_later`, what the same consumer took behind
--- it goes back uncounted. The sequence is free again when nothing of it is held.
+-- it goes back uncounted: says how many. The sequence is free when nothing of it is held.
 local function leave_holding(consumer, id, held, also_later)
   local holding = read_holding(held.sequence)
   local keep, later, found = {}, {}, false
@@ -44,7 +45,6 @@ local function leave_holding(consumer, id, held, also_later)
     if text then
       redis.call('HDEL', k_consumer(consumer), job)
       return_to_sequence(job, read_delivery(text))
-      count_total('released', 1)
     end
   end
   write_holding(held.sequence, consumer, keep)
@@ -52,8 +52,10 @@ local function leave_holding(consumer, id, held, also_later)
     count_permits(held.lane, -1)
     touch_sequence(held.lane, held.key)
   end
+  return #later
 end
 
+-- Says how many other jobs went back with it.
 local function give_back(consumer, id, held, pause)
   redis.call('HDEL', k_consumer(consumer), id)
   if held.sequence then
@@ -61,8 +63,7 @@ local function give_back(consumer, id, held, pause)
     if pause > 0 then
       block_until('h:' .. held.sequence, now + pause, id)
     end
-    leave_holding(consumer, id, held, true)
-    return
+    return leave_holding(consumer, id, held, true)
   end
   count_permits(held.lane, -1)
   count_total('running', -1)
@@ -74,4 +75,5 @@ local function give_back(consumer, id, held, pause)
     count_total('waiting', 1)
     touch_lane(held.lane)
   end
+  return 0
 end

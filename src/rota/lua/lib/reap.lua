@@ -11,28 +11,30 @@ local function lost_worker(consumer)
   return cjson.encode({ error = 'worker lost', worker = name, at = now })
 end
 
+-- Says how many jobs left the consumer's hands.
 local function take_back(consumer, id, held, blame)
   if blame and held.mark ~= 'u' then
     local deaths = redis.call('HINCRBY', k_deaths, id, 1)
     if deaths >= DEATHS_MAX then
       local header = read_header(id)
-      bury(consumer, id, held, lost_worker(consumer), header ~= nil and header.on_dead == 'hold')
-      return
+      local hold = header ~= nil and header.on_dead == 'hold'
+      return 1 + bury(consumer, id, held, lost_worker(consumer), hold)
     end
   end
-  give_back(consumer, id, held, 0)
+  return 1 + give_back(consumer, id, held, 0)
 end
 
 -- A sequence goes back as a whole: only its first job can have started.
 local function take_back_sequence(consumer, held, blame)
   local holding = read_holding(held.sequence)
-  local first = holding and holding.jobs[1]
+  local first, back = holding and holding.jobs[1], 0
   for _, id in ipairs(holding and holding.jobs or {}) do
     local text = redis.call('HGET', k_consumer(consumer), id)
     if text then
-      take_back(consumer, id, read_delivery(text), blame and id == first)
+      back = back + take_back(consumer, id, read_delivery(text), blame and id == first)
     end
   end
+  return back
 end
 
 -- Takes back about `limit` jobs; says how many, and whether the consumer holds none any more.
@@ -48,12 +50,11 @@ local function reap_page(consumer, limit, blame)
       if text then
         local held = read_delivery(text)
         if held.sequence then
-          take_back_sequence(consumer, held, blame)
+          back = back + take_back_sequence(consumer, held, blame)
         end
         if redis.call('HEXISTS', hash, id) == 1 then
-          take_back(consumer, id, held, blame)
+          back = back + take_back(consumer, id, held, blame)
         end
-        back = back + 1
       end
     end
   until cursor == '0' or back >= limit
