@@ -12,7 +12,6 @@ import logging
 import time
 from dataclasses import dataclass, field
 
-from rota.connection.faults import Lost, NotSent
 from rota.deliveries import Deliveries, Taken
 from rota.endings import Ending, settlement
 from rota.errors import LeaseLost, RotaError
@@ -195,7 +194,7 @@ class Fetcher:
                 pause = FIRST_PAUSE_S
             except LeaseLost:
                 self._lose()
-            except (RotaError, Lost, NotSent) as error:
+            except RotaError as error:
                 self._log(error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, MAX_PAUSE_S)
@@ -384,7 +383,7 @@ class Fetcher:
         while self._lease_lost and self._fetching:
             try:
                 await self._join()
-            except (RotaError, Lost, NotSent) as error:
+            except RotaError as error:
                 self._log(error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, MAX_PAUSE_S)

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rota.connection import Client
-from rota.connection.faults import Lost, NotSent
 from rota.errors import RotaError
 from rota.link import Link
 
@@ -132,7 +131,7 @@ class LeaseKeeper:
                 renewed = client.run(
                     self._link.store.heartbeat(consumers, lease_ms=round(seconds * 1000))
                 )
-            except (RotaError, Lost, NotSent) as error:
+            except RotaError as error:
                 self._log("renewing leases failed, trying again: %s", error)
                 pause = min(RETRY_PAUSE_S, pause)
                 continue
@@ -157,7 +156,7 @@ class LeaseKeeper:
     def _keep_time(self, client: Client) -> None:
         try:
             client.run(self._link.store.beat())
-        except (RotaError, Lost, NotSent) as error:
+        except RotaError as error:
             self._log("beat failed, trying again: %s", error)
 
     def _log(self, message: str, error: Exception) -> None:

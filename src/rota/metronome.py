@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rota.connection import AsyncClient, Client
-from rota.connection.faults import Lost, NotSent
 from rota.doorbell import Actions, Doorbell, PassOn, Poke
 from rota.errors import RotaError
 from rota.link import Link
@@ -142,7 +141,7 @@ class Metronome:
             while self._pass_again:
                 self._pass_again = False
                 await self._link.run(self._link.store.pass_on(beat_ms=round(self._beat * 1000)))
-        except (RotaError, Lost, NotSent) as error:
+        except RotaError as error:
             self._log(error)
             await asyncio.sleep(FIRST_PAUSE_S)
             self._passing = None
@@ -159,7 +158,7 @@ class Metronome:
             self._parked = True
             try:
                 rang = await self._client.park(self._link.keys, self._beat)
-            except (RotaError, Lost, NotSent) as error:
+            except RotaError as error:
                 if self._blocker is None:
                     return
                 self._log(error)
@@ -288,7 +287,7 @@ class ThreadMetronome:
                         client.run(self._link.store.pass_on(beat_ms=beat_ms))
                         continue
                     rang = client.park(self._link.keys, self._beat)
-                except (RotaError, Lost, NotSent) as error:
+                except RotaError as error:
                     if not self._users:
                         continue
                     self._log(error)

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from rota.config import MAX_CLAIM
 
-
 MAX_ENTRIES = MAX_CLAIM
 """The most entries one claim asks for."""
 

@@ -12,7 +12,6 @@ from datetime import timedelta
 from types import TracebackType
 
 from rota import config
-from rota.connection.faults import Lost, NotSent
 from rota.errors import ConfigError, RotaError
 from rota.executor import Executor
 from rota.fetcher import Fetcher
@@ -142,7 +141,7 @@ class Worker:
     async def _close_fetcher(self, fetcher: Fetcher) -> None:
         try:
             await fetcher.close()
-        except (RotaError, Lost, NotSent) as error:
+        except RotaError as error:
             logger.warning(
                 "queue %s: leaving failed, its lease will run out: %s", fetcher.queue.name, error
             )

@@ -192,7 +192,7 @@ class AsyncClient:
             while True:
                 try:
                     result = await self._carry_out(pool, step)
-                except (NotSent, Lost, RotaError) as fault:
+                except RotaError as fault:
                     step = steps.throw(fault)
                 else:
                     step = steps.send(result)

@@ -238,7 +238,7 @@ class Client:
             while True:
                 try:
                     result = self._carry_out(step)
-                except (NotSent, Lost, RotaError) as fault:
+                except RotaError as fault:
                     step = steps.throw(fault)
                 else:
                     step = steps.send(result)

@@ -9,11 +9,11 @@ from redis.exceptions import ResponseError
 from rota.errors import RotaError, ServerFull, ServerTooOld, Unavailable
 
 
-class NotSent(Exception):
+class NotSent(Unavailable):
     """The call never left: no connection could be had. Sending again is always safe."""
 
 
-class Lost(Exception):
+class Lost(Unavailable):
     """The call may have run: its reply did not come. Sending again is safe where resending is."""
 
 

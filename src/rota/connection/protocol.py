@@ -85,52 +85,99 @@ def deliver(
     """Sends calls of one queue together and returns their raw replies, in order.
 
     Raises ServerFull, ServerTooOld or Unavailable; Lost where a call that must not be sent
-    twice may have run.
+    twice may have run. Only the calls that were refused are sent again.
     """
     slot = key_slot(calls[0].keys.config.encode())
-    pending = list(range(len(calls)))
-    replies: list[Reply] = [None] * len(calls)
+    batch = _Batch(calls, library)
     give_up, pause = time.monotonic() + window, FIRST_PAUSE_S
     while True:
         try:
-            address = route.known(slot) or (yield from _find(route, slot))
+            address = batch.asked or route.known(slot) or (yield from _find(route, slot))
             if address not in route.checked:
                 yield from _check_version(route, address)
-            results = yield Send(address, [_evalsha(calls[i], library) for i in pending])
+            errors = batch.sort((yield Send(address, batch.commands())))
             route.reached = True
-        except NotSent as fault:
-            route.forget(slot)
-            trouble: Exception = fault
-        except Lost as fault:
-            route.forget(slot)
-            if not all(calls[i].script.resend for i in pending):
-                raise
-            trouble = fault
-        else:
-            errors: dict[int, ResponseError] = {}
-            for i, result in zip(pending, results, strict=True):
-                if isinstance(result, ResponseError):
-                    errors[i] = result
-                else:
-                    replies[i] = result
             if not errors:
-                return replies
-            pending = list(errors)
-            refusals = {refusal(error) for error in errors.values()}
-            trouble = next(iter(errors.values()))
-            if refusals & {"final", "full"}:
-                final = next(e for e in errors.values() if refusal(e) in ("final", "full"))
-                raise error_for(final, route.target.display) from final
-            if refusals == {"script"}:
-                yield from _load(address, [calls[i] for i in pending], library)
-                continue
-            yield from _redirect(route, slot, address, errors.values())
-            if "passing" not in refusals:
-                continue
+                return batch.replies
+            trouble: Exception = errors[0]
+            wait = yield from _recover(errors, batch, route, slot, address)
+        except (NotSent, Lost) as fault:
+            route.forget(slot)
+            batch.asked = None
+            if isinstance(fault, Lost) and not batch.may_be_sent_again():
+                raise
+            trouble, wait = fault, True
         if time.monotonic() + pause > give_up or not route.reached:
             raise Unavailable(f"{route.target.display} cannot be reached: {trouble}") from trouble
-        yield Pause(pause)
-        pause = min(2 * pause, MAX_PAUSE_S)
+        if wait:
+            yield Pause(pause)
+            pause = min(2 * pause, MAX_PAUSE_S)
+
+
+class _Batch:
+    """Calls under way: which are answered, which are still to be sent, and where."""
+
+    def __init__(self, calls: Sequence[Call[Any]], library: Library) -> None:
+        self._calls = calls
+        self._library = library
+        self._pending = list(range(len(calls)))
+        self.replies: list[Reply] = [None] * len(calls)
+        self.asked: Address | None = None
+        """Where a migrating slot's owner sent us, for the next sending only."""
+
+    def commands(self) -> list[Command]:
+        commands: list[Command] = []
+        for i in self._pending:
+            call = self._calls[i]
+            sha = self._library.assemble(call.script).sha
+            if self.asked is not None:
+                commands.append(("ASKING",))
+            commands.append(("EVALSHA", sha, 2, call.keys.config, call.keys.none, *call.args))
+        return commands
+
+    def sort(self, results: Sequence[Reply]) -> list[ResponseError]:
+        """Keeps what was answered; what was refused stays pending. The refusals, in order."""
+        if self.asked is not None:
+            results = results[1::2]
+            self.asked = None
+        errors, refused = [], []
+        for i, result in zip(self._pending, results, strict=True):
+            if isinstance(result, ResponseError):
+                errors.append(result)
+                refused.append(i)
+            else:
+                self.replies[i] = result
+        self._pending = refused
+        return errors
+
+    def may_be_sent_again(self) -> bool:
+        return all(self._calls[i].script.resend for i in self._pending)
+
+    def texts(self) -> set[str]:
+        """The scripts of what is pending."""
+        return {self._library.assemble(self._calls[i].script).text for i in self._pending}
+
+
+def _recover(
+    errors: Sequence[ResponseError], batch: _Batch, route: Route, slot: int, address: Address
+) -> Generator[Step, Any, bool]:
+    """Does what the refusals ask for; says whether to wait before sending again."""
+    wait = False
+    for error in errors:
+        match refusal(error):
+            case "script":
+                yield from _load(address, batch.texts())
+            case "moved":
+                route.slots[slot] = _named_in(error, address)
+            case "ask":
+                batch.asked = _named_in(error, address)
+            case "passing":
+                yield Drop(address)
+                route.forget(slot)
+                wait = True
+            case "full" | "final":
+                raise error_for(error, route.target.display) from error
+    return wait
 
 
 def park(keys: Keys, seconds: float, route: Route) -> Steps:
@@ -143,36 +190,23 @@ def park(keys: Keys, seconds: float, route: Route) -> Steps:
         route.forget(slot)
         raise
     if isinstance(reply, ResponseError):
-        yield from _redirect(route, slot, address, [reply])
+        if refusal(reply) == "moved":
+            route.slots[slot] = _named_in(reply, address)
+        else:
+            route.forget(slot)
         raise Lost(str(reply))
     return reply is not None
 
 
-def _evalsha(call: Call[Any], library: Library) -> Command:
-    sha = library.assemble(call.script).sha
-    return ("EVALSHA", sha, 2, call.keys.config, call.keys.none, *call.args)
-
-
-def _load(address: Address, calls: Sequence[Call[Any]], library: Library) -> Steps:
-    texts = {library.assemble(call.script).text for call in calls}
+def _load(address: Address, texts: set[str]) -> Steps:
     for result in (yield Send(address, [("SCRIPT", "LOAD", text) for text in texts])):
         if isinstance(result, ResponseError) and refusal(result) == "final":
             raise error_for(result, str(address)) from result
 
 
-def _redirect(route: Route, slot: int, address: Address, errors: Any) -> Steps:
-    for error in errors:
-        match refusal(error):
-            case "moved":
-                route.slots[slot] = _moved_to(error, address)
-            case "passing":
-                yield Drop(address)
-                route.forget(slot)
-
-
-def _moved_to(error: ResponseError, asked: Address) -> Address:
-    place = str(error).rpartition(" ")[2]
-    host, _, port = place.rpartition(":")
+def _named_in(error: ResponseError, asked: Address) -> Address:
+    """The address in a MOVED or ASK reply; an empty host is that of the node asked."""
+    host, _, port = str(error).rpartition(" ")[2].rpartition(":")
     return Address(host or asked.host, int(port))
 
 

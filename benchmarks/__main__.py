@@ -1,0 +1,75 @@
+"""Runs the benchmarks: all, or the parts named."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks import floor, idle, lanes, throughput, wake
+from benchmarks.report import Figure, Plan, print_table, write_json
+from benchmarks.server import Server, private_server
+
+Part = Callable[[Server, Plan], list[Figure]]
+PARTS: dict[str, Part] = {
+    "throughput": throughput.run,
+    "lanes": lanes.run,
+    "floor": floor.run,
+    "wake": wake.run,
+    "idle": idle.run,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    given = _parser().parse_args(argv)
+    runs = given.runs if given.runs is not None else (3 if given.quick else 5)
+    plan = Plan(runs=runs, quick=given.quick, tcp=given.tcp)
+    results: dict[str, list[Figure]] = {}
+    binary = ""
+    for name in given.parts or PARTS:
+        began = time.monotonic()
+        with private_server(tcp=plan.tcp) as server:
+            binary = server.binary
+            results[name] = PARTS[name](server, plan)
+        print_table(f"{name} ({time.monotonic() - began:.0f} s)", results[name])
+    write_json(given.json, results, binary)
+    print(f"{binary}; the figures are in {given.json}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="What rota costs, on a private server. Parts: "
+        + "; ".join(f"{name}: {_summary(part)}" for name, part in PARTS.items()),
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", choices=[*PARTS, []])
+    parser.add_argument("--quick", action="store_true", help="fewer jobs, lanes and rounds")
+    parser.add_argument("--runs", type=_rounds, metavar="N", help="rounds per figure (5)")
+    parser.add_argument("--tcp", action="store_true", help="over the loopback, not a Unix socket")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", default=Path("build/benchmarks.json"),
+        help="where the figures go (build/benchmarks.json)",
+    )  # fmt: skip
+    return parser
+
+
+def _rounds(text: str) -> int:
+    try:
+        rounds = int(text)
+    except ValueError:
+        rounds = 0
+    if rounds < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1, given {text!r}")
+    return rounds
+
+
+def _summary(part: Part) -> str:
+    doc = sys.modules[part.__module__].__doc__ or ""
+    return doc.partition("\n")[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

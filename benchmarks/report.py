@@ -1,0 +1,135 @@
+"""Figures: what a part reports, how it is printed, how it is kept."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much to measure: `runs` rounds per figure; `quick` takes small numbers of jobs."""
+
+    runs: int = 5
+    quick: bool = False
+    tcp: bool = False
+
+    def size(self, full: int, quick: int) -> int:
+        return quick if self.quick else full
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured value; `at_most` is the target, where there is one.
+
+    `samples` are the values of the rounds, of which `value` is the median.
+    """
+
+    name: str
+    value: float
+    unit: str
+    at_most: float | None = None
+    samples: tuple[float, ...] = ()
+    note: str = ""
+
+    @property
+    def verdict(self) -> str:
+        if self.at_most is None:
+            return ""
+        if self.value <= self.at_most:
+            return "PASS"
+        return f"over by {100 * (self.value / self.at_most - 1):.0f} %"
+
+
+def figure(
+    name: str,
+    samples: Sequence[float],
+    unit: str,
+    *,
+    at_most: float | None = None,
+    note: str = "",
+) -> Figure:
+    """The median of `samples`."""
+    return Figure(name, median(samples), unit, at_most, tuple(samples), note)
+
+
+def ratio(
+    name: str,
+    above: Sequence[float],
+    below: Sequence[float],
+    *,
+    at_most: float | None = None,
+    note: str = "",
+) -> Figure:
+    """The median of the ratios of two figures, each ratio taken within one round."""
+    samples = [a / b for a, b in zip(above, below, strict=True)]
+    return figure(name, samples, "×", at_most=at_most, note=note)
+
+
+def shown(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def _spread(samples: Sequence[float]) -> str:
+    return f"{shown(min(samples))} – {shown(max(samples))}" if len(samples) > 1 else ""
+
+
+def _rows(figures: Iterable[Figure]) -> list[tuple[str, ...]]:
+    return [
+        (
+            f.name,
+            f"{shown(f.value)} {f.unit}",
+            _spread(f.samples),
+            "" if f.at_most is None else f"≤ {shown(f.at_most)} {f.unit}",
+            f.verdict,
+            f.note,
+        )
+        for f in figures
+    ]
+
+
+HEADINGS = ("figure", "median", "of", "target", "", "")
+
+
+def print_table(title: str, figures: Sequence[Figure]) -> None:
+    """With rich where it is installed, else in plain columns."""
+    rows = _rows(figures)
+    try:
+        from rich.console import Console
+        from rich.table import Table
+    except ImportError:
+        _print_plain(title, rows)
+        return
+    table = Table(title=title, title_justify="left")
+    for i, heading in enumerate(HEADINGS):
+        table.add_column(heading, justify="right" if i in (1, 2, 3) else "left")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+def _print_plain(title: str, rows: Sequence[tuple[str, ...]]) -> None:
+    columns = list(zip(HEADINGS, *rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    print(f"\n{title}")
+    for row in (HEADINGS, *rows):
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print(line.rstrip())
+
+
+def write_json(path: Path, results: Mapping[str, Sequence[Figure]], server: str) -> None:
+    document = {
+        "python": platform.python_version(),
+        "machine": f"{platform.machine()} {platform.system()} {platform.release()}",
+        "server": server,
+        "parts": {
+            part: [asdict(f) | {"verdict": f.verdict} for f in figures]
+            for part, figures in results.items()
+        },
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

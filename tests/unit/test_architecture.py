@@ -1,0 +1,46 @@
+"""ARCHITECTURE.md says what is true: the layers are those that are checked, every key is there."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+from rota.keys import CATALOGUE
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+
+
+def layers_of_the_contract() -> list[set[str]]:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contract = next(c for c in config["tool"]["importlinter"]["contracts"] if c["type"] == "layers")
+    return [set(re.findall(r"\w+", layer)) for layer in contract["layers"]]
+
+
+def layers_of_the_page() -> list[set[str]]:
+    section = TEXT.split("## Layers")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    return [set(re.findall(r"`(\w+)/?`", row)) for row in rows]
+
+
+def test_the_layers_are_those_of_the_import_contract() -> None:
+    assert layers_of_the_page() == layers_of_the_contract()
+
+
+def test_every_key_is_in_the_table() -> None:
+    section = TEXT.split("## Keys")[1].split("\n## ")[0]
+    for kind in CATALOGUE:
+        last = kind.template.rpartition(":")[2] if kind.parameter else kind.template
+        word = last if kind.parameter is None or "{" not in last else kind.template.split("{")[0]
+        assert word in section, f"{kind.name} ({kind.template}) is not in the key table"
+
+
+def test_every_file_it_names_exists() -> None:
+    for name in set(re.findall(r"`((?:\w+/)*\w+\.(?:py|lua))`", TEXT)):
+        places = [ROOT / name, ROOT / "src/rota" / name, ROOT / "src/rota/lua" / name]
+        assert any(place.exists() for place in places), f"{name} is named but does not exist"
+
+
+def test_it_fits_on_a_few_pages() -> None:
+    assert len(TEXT.splitlines()) <= 150
