@@ -51,7 +51,7 @@ def _keep(samples: Samples, name: str, load: Load, work: Work, jobs: int) -> Non
 def _figures(samples: Samples, sizes: tuple[int, ...]) -> list[Figure]:
     figures = [
         figure(f"{name}, {lanes:,} lanes", values, "µs/job")
-        for (name, lanes), values in sorted(samples.items())
+        for (name, lanes), values in sorted(samples.items(), key=lambda item: item[0][0])
     ]
     first, last = sizes[0], sizes[-1]
     title = f"{last:,} : {first:,} lanes"

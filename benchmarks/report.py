@@ -109,7 +109,8 @@ def print_table(title: str, figures: Sequence[Figure]) -> None:
         table.add_column(heading, justify="right" if i in (1, 2, 3) else "left")
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    console = Console()
+    console.print(table, width=console.width if console.is_terminal else 120, soft_wrap=True)
 
 
 def _print_plain(title: str, rows: Sequence[tuple[str, ...]]) -> None:

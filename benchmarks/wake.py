@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from statistics import median, quantiles
 
 import redis.asyncio
@@ -19,6 +20,7 @@ import rota
 from benchmarks.report import Figure, Plan, figure, ratio
 from benchmarks.server import Server
 
+Command = Callable[..., Awaitable[object]]
 MOST = 1.5
 SETTLE_S = 0.002
 """A pause before each sample, so that the last one's worker is parked again."""
@@ -66,12 +68,15 @@ async def _run(server: Server, plan: Plan) -> list[Figure]:
 
 
 async def _bell(raw: redis.asyncio.Redis, waiter: redis.asyncio.Redis) -> float:
+    push: Command = raw.execute_command  # the client leaves its parameters untyped
+    pop: Command = waiter.execute_command
+
     async def wait() -> float:
-        await waiter.execute_command("BLPOP", "bench-bell", 5)
+        await pop("BLPOP", "bench-bell", 5)
         return time.perf_counter()
 
     waiting = asyncio.create_task(wait())
     await asyncio.sleep(SETTLE_S)
     began = time.perf_counter()
-    await raw.execute_command("LPUSH", "bench-bell", "1")
+    await push("LPUSH", "bench-bell", "1")
     return await waiting - began

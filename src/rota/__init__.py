@@ -17,7 +17,7 @@ from rota.errors import (
     UnknownTask,
 )
 from rota.executor import current_job
-from rota.model import Enqueued, Job, JobInfo, JobSpec, LaneInfo, QueueInfo
+from rota.model import DeadJob, Enqueued, Job, JobInfo, JobSpec, LaneInfo, QueueInfo
 from rota.queue import Queue
 from rota.signals import Bury, RateLimited, Release, Retry, Signal
 from rota.timing import Backoff
@@ -33,6 +33,7 @@ __all__ = [
     "BatchInterrupted",
     "Bury",
     "ConfigError",
+    "DeadJob",
     "Drained",
     "Enqueued",
     "Job",

@@ -17,6 +17,9 @@ from rota.task import AnyTask
 
 logger = logging.getLogger("rota.executor")
 
+THREADS = "rota-job"
+"""How the names of threads that run handlers begin."""
+
 _CURRENT: ContextVar[Job] = ContextVar("rota_current_job")
 
 
@@ -36,7 +39,7 @@ class Executor:
     """
 
     def __init__(self, *, threads: int) -> None:
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="rota-job")
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=THREADS)
 
     async def execute(self, job: Job, task: AnyTask) -> Ending:
         """Runs the handler; raises CancelledError only when it was cancelled from outside."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import cast
 
-from rota import scripts
+from rota import config, scripts
 from rota.errors import PayloadError
 from rota.keys import Keys
 from rota.model import Header, JobInfo, JobState, LaneInfo, QueueInfo, Record, parse_record
 from rota.scripting import Operation
 
 PAGE = 200
+MAX_LANES = 1_000_000
 
 
 class Inspector:
@@ -31,6 +32,7 @@ class Inspector:
 
     def lanes(self, limit: int) -> Operation[list[LaneInfo]]:
         """The first `limit` lanes found, those with work first."""
+        config.whole(limit, 1, MAX_LANES, "limit")
         found: dict[str, LaneInfo] = {}
         cursor = ""
         while True:

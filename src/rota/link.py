@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from rota.connection import AsyncClient, Client, Target, parse_url
+from rota.dead import Dead
 from rota.inspector import Inspector
 from rota.keys import Keys
 from rota.scripting import LIBRARY, Library, Operation
@@ -38,6 +39,7 @@ class Link:
         self._default_ceiling = default_ceiling
         self.store = Store(keys)
         self.inspector = Inspector(keys)
+        self.dead = Dead(keys)
         self._library = library
         self._target = None if url is None else parse_url(url)
         self._directory = Path.cwd() / DEFAULT_DIRECTORY

@@ -6,16 +6,19 @@ import os
 import socket
 import time
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
 
-from rota import names
-from rota.errors import PayloadError
-from rota.timing import Backoff, BackoffRule
+from rota import config, names
+from rota.errors import ConfigError, PayloadError
+from rota.names import shown
+from rota.timing import MAX_DELAY_S, Backoff, BackoffRule, instant
 
 Outcome = Literal["created", "duplicate", "lane_full"]
 Answer = Literal["ok", "settled", "lost"]
+DeadAnswer = Literal["ok", "none", "unreadable"]
 OnDead = Literal["skip", "hold"]
 JobState = Literal["waiting", "delayed", "running", "dead"]
 
@@ -23,6 +26,8 @@ DEFAULT_LANE = "default"
 DEFAULT_MAX_ATTEMPTS = 5
 DEFAULT_BACKOFF = Backoff()
 PREFIX_WIDTH = 46
+MAX_DELAY_MS = MAX_DELAY_S * 1000
+LAST_INSTANT_MS = instant(datetime(2200, 1, 1, tzinfo=UTC), "the last instant")
 
 
 class Header(msgspec.Struct, omit_defaults=True, frozen=True):
@@ -67,7 +72,7 @@ class JobSpec:
     made with the spec, so enqueueing the same spec again stores nothing while its job exists.
     `delay` is milliseconds from the server's now, `at` Unix milliseconds. A job not started
     `expires_in` milliseconds after it was enqueued, or by `expires_at` (Unix milliseconds), goes
-    to the dead unrun.
+    to the dead unrun. Every field is checked here: ConfigError, PayloadError.
     """
 
     task: str
@@ -85,14 +90,44 @@ class JobSpec:
     on_dead: OnDead = "skip"
 
     def __post_init__(self) -> None:
-        names.task_name(self.task)
-        names.lane_name(self.lane)
+        self._set("task", names.task_name(self.task))
+        self._set("lane", names.lane_name(self.lane))
         if self.ordering_key is not None:
-            names.ordering_key(self.ordering_key, self.lane)
-        names.priority(self.priority)
-        names.job_id(self.id)
+            self._set("ordering_key", names.ordering_key(self.ordering_key, self.lane))
+        self._set("priority", names.priority(self.priority))
+        self._set("id", names.job_id(self.id))
         if not isinstance(self.payload, bytes):
-            raise PayloadError(f"payload: expected bytes, got {type(self.payload).__name__}")
+            raise PayloadError(f"payload: expected bytes, given a {type(self.payload).__name__}")
+        self._check_times()
+        config.whole(self.max_attempts, 1, config.MAX_ATTEMPTS, "max_attempts")
+        if self.timeout is not None:
+            config.number(self.timeout, 0.001, MAX_DELAY_S, "timeout")
+        if self.on_dead not in ("skip", "hold"):
+            raise ConfigError(f"on_dead: expected 'skip' or 'hold', given {shown(self.on_dead)}")
+
+    def _set(self, name: str, value: str | int) -> None:
+        """Only plain str and int travel; a subclass's value was read by the rules of names."""
+        if getattr(self, name) is not value:
+            object.__setattr__(self, name, value)
+
+    def _check_times(self) -> None:
+        config.whole(self.delay, 0, MAX_DELAY_MS, "delay")
+        for name in ("at", "expires_at"):
+            if getattr(self, name) is not None:
+                config.whole(getattr(self, name), 0, LAST_INSTANT_MS, name)
+        if self.delay and self.at is not None:
+            raise ConfigError("expected delay or at, given both")
+        if self.expires_in is not None:
+            config.whole(self.expires_in, 1, MAX_DELAY_MS, "expires_in")
+            if self.expires_in <= self.delay:
+                raise ConfigError(
+                    f"expires: expected later than the delay of {self.delay} ms, "
+                    f"given {self.expires_in} ms after enqueueing"
+                )
+        if self.expires_at is not None and self.at is not None and self.expires_at <= self.at:
+            raise ConfigError(
+                f"expires: expected an instant after `at` ({self.at}), given {self.expires_at}"
+            )
 
     @property
     def body(self) -> bytes:
@@ -316,3 +351,31 @@ class JobInfo:
     deaths: int
     error: str | None
     due: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadJob:
+    """A job that gave up. `error` is its last one, `worker` who had it; times in Unix seconds."""
+
+    id: str
+    died_at: float
+    task: str
+    lane: str
+    ordering_key: str | None
+    priority: int
+    enqueued_at: float
+    attempts: int
+    deaths: int
+    error: str
+    worker: str
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerInfo:
+    """A consumer with a lease. `lease_left` in seconds; 0 when it has ended."""
+
+    id: str
+    name: str
+    lease_left: float
+    held: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
@@ -9,17 +10,19 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from rota import config, names
 from rota.consumer import Consumer
+from rota.dead_jobs import DeadJobs
 from rota.errors import ConfigError, UnknownTask
 from rota.job import JobHandle
 from rota.keys import Keys
 from rota.lane import Lane
 from rota.link import Link
 from rota.model import Enqueued, Job, JobSpec, LaneInfo, OnDead, QueueInfo
+from rota.names import shown
 from rota.scripting import LIBRARY, Library
 from rota.station import Station
-from rota.store import UNSET, OnFull, Unset, chunks
+from rota.store import UNSET, OnFull, Unset, check_on_full, chunks, next_chunk
 from rota.sync import SyncQueue
-from rota.task import AnyTask, Task, TaskHome, TaskPolicy, check_spec
+from rota.task import AnyTask, Task, TaskHome, TaskPolicy, check_spec, check_specs
 from rota.timing import Backoff, BackoffRule, seconds
 
 P = ParamSpec("P")
@@ -109,9 +112,13 @@ class Queue:
     def _register(
         self, function: Callable[..., Any], name: str | None, policy: TaskPolicy
     ) -> AnyTask:
-        given = name or getattr(function, "__name__", "")
-        if name is None and given == "<lambda>":
-            raise ConfigError("task: a lambda has no name; give one with @queue.task(name=…)")
+        if not callable(function):
+            raise ConfigError(f"task: expected a function (@queue.task), given {shown(function)}")
+        given = getattr(function, "__name__", "<none>") if name is None else name
+        if name is None and given in ("<lambda>", "<none>"):
+            raise ConfigError(
+                f"task: {shown(function)} has no name; give one with @queue.task(name=…)"
+            )
         task: AnyTask = Task(function, name=names.task_name(given), policy=policy, home=self._home)
         if task.name in self.tasks:
             raise ConfigError(f"queue {self.name} has a task named {task.name!r} already")
@@ -140,6 +147,10 @@ class Queue:
 
         What it yields is `rota.current_job().state`.
         """
+        if not inspect.isasyncgenfunction(function):
+            raise ConfigError(
+                f"lifespan: expected an async function that yields once, given {shown(function)}"
+            )
         manager = asynccontextmanager(function)
         self.lifespans.append(manager)
         return manager
@@ -168,7 +179,7 @@ class Queue:
         """
         return await self.link.run(
             self.link.store.enqueue_many(
-                map(self._check, specs),
+                check_specs(specs, self.max_payload),
                 on_full=on_full,
                 wait=seconds(wait, "wait"),
                 atomic=atomic,
@@ -182,13 +193,18 @@ class Queue:
         on_full: OnFull = "outcome",
         wait: float | timedelta = 60,
     ) -> AsyncIterator[Enqueued]:
-        """Stores any number of jobs in constant memory, yielding outcomes in order."""
-        patience = seconds(wait, "wait")
-        for chunk in chunks(map(self._check, specs)):
-            outcomes = await self.link.run(
-                self.link.store.enqueue_chunk(chunk, on_full=on_full, wait=patience)
-            )
-            for done in outcomes:
+        """Stores any number of jobs in constant memory, yielding outcomes in order.
+
+        A failure raises BatchInterrupted; the outcomes before it have been yielded.
+        """
+        check_on_full(on_full)
+        patience, first = seconds(wait, "wait"), True
+        parts = chunks(check_specs(specs, self.max_payload))
+        while chunk := next_chunk(parts, [], first=first):
+            first = False
+            for done in await self.link.run(
+                self.link.store.enqueue_part(chunk, on_full=on_full, wait=patience)
+            ):
                 yield done
 
     def _check(self, spec: JobSpec) -> JobSpec:
@@ -221,6 +237,10 @@ class Queue:
     async def info(self) -> QueueInfo:
         """Totals of the queue."""
         return await self.link.run(self.link.inspector.queue())
+
+    @property
+    def dead(self) -> DeadJobs:
+        return DeadJobs(self.link)
 
     def job(self, id: str) -> JobHandle:
         return JobHandle(names.job_id(id), self.link)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import cast
 
 from rota.keys import Keys
-from rota.model import Answer, Claimed, Exchanged, LaneInfo, QueueInfo
+from rota.model import Answer, Claimed, DeadAnswer, Exchanged, LaneInfo, QueueInfo
 from rota.scripting import BOUND, LIBRARY, Packed, Reply, Tail, script
 
 
@@ -23,6 +23,10 @@ def _texts(reply: Reply) -> list[str]:
 
 def _answers(reply: Reply) -> list[Answer]:
     return cast("list[Answer]", _texts(reply))
+
+
+def _answers_of_dead(reply: Reply) -> list[DeadAnswer]:
+    return cast("list[DeadAnswer]", _texts(reply))
 
 
 def _int(reply: Reply) -> int:
@@ -195,7 +199,31 @@ def unblock(keys: Keys, *, lane: str) -> None: ...
 
 
 @script(_int)
-def queue_set(keys: Keys, *, default_ceiling: str, paused: str) -> None: ...
+def queue_set(
+    keys: Keys, *, default_ceiling: str, dead_max: str, dead_age: str, paused: str
+) -> None: ...
+
+
+@script(_answers_of_dead)
+def replay(keys: Keys, *, ids: Packed) -> None: ...
+
+
+@script(_answers_of_dead)
+def discard(keys: Keys, *, ids: Packed) -> None: ...
+
+
+@script(_raw)
+def purge(keys: Keys, *, lane: str, limit: int) -> None: ...
+
+
+@script(_raw)
+def dead_page(
+    keys: Keys, *, after_at: str, after_id: str, limit: int, lane: str, task: str
+) -> None: ...
+
+
+@script(_raw)
+def consumers_page(keys: Keys, *, cursor: str, limit: int) -> None: ...
 
 
 @script(_lane_info)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Literal
 
+from rota.errors import ConfigError
+from rota.names import shown
 from rota.timing import seconds
 
 
 class Signal(Exception):
-    """Root of the signals a handler may raise."""
+    """Root of the signals a handler may raise. What they are given is checked: ConfigError."""
 
 
 class Retry(Signal):
@@ -21,7 +23,7 @@ class Retry(Signal):
 
     def __init__(self, delay: float | timedelta | None = None, error: str | None = None) -> None:
         self.delay = None if delay is None else seconds(delay, "delay")
-        self.error = error
+        self.error = None if error is None else _text(error, "error")
         super().__init__(error or f"retry in {'back-off' if delay is None else self.delay}")
 
 
@@ -44,6 +46,8 @@ class RateLimited(Signal):
         self, delay: float | timedelta, scope: Literal["lane", "sequence"] = "lane"
     ) -> None:
         self.delay = seconds(delay, "delay")
+        if scope not in ("lane", "sequence"):
+            raise ConfigError(f"scope: expected 'lane' or 'sequence', given {shown(scope)}")
         self.scope: Literal["lane", "sequence"] = scope
         super().__init__(f"{scope} blocked for {self.delay} s")
 
@@ -52,5 +56,11 @@ class Bury(Signal):
     """Send the job to the dead at once, whatever attempts it has left, with this reason."""
 
     def __init__(self, reason: str) -> None:
-        self.reason = reason
+        self.reason = _text(reason, "reason")
         super().__init__(reason)
+
+
+def _text(value: object, name: str) -> str:
+    if isinstance(value, str):
+        return value
+    raise ConfigError(f"{name}: expected text, given {shown(value)}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import count
 from typing import Any, Literal
 
 import msgspec
@@ -21,6 +20,7 @@ from rota.model import (
     Settlement,
     new_nonce,
 )
+from rota.names import shown
 from rota.scripting import Operation, Packed, Tail, Wait, together
 from rota.timing import instant, milliseconds, seconds
 
@@ -31,6 +31,7 @@ MAX_BYTES_PER_CALL = 2 * 1024 * 1024
 LARGE_BYTES = 2048
 PAGE = 500
 FULL_PAUSE_S = 0.25
+MAX_NOTE_BYTES = 1000
 
 _OUTCOMES: dict[str, Outcome] = {"c": "created", "d": "duplicate", "f": "lane_full"}
 _to_json = msgspec.json.Encoder().encode
@@ -60,6 +61,26 @@ def chunks(specs: Iterable[JobSpec]) -> Iterator[list[JobSpec]]:
         size += len(spec.payload)
     if chunk:
         yield chunk
+
+
+def next_chunk(
+    parts: Iterator[list[JobSpec]], outcomes: Sequence[Enqueued], *, first: bool
+) -> list[JobSpec]:
+    """The next call's worth, [] at the end.
+
+    Where the specs themselves fail, BatchInterrupted says how far the jobs got; before the
+    first call, bad input is raised as what it is.
+    """
+    try:
+        return next(parts, [])
+    except Exception as error:
+        if first and isinstance(error, RotaError):
+            raise
+        raise BatchInterrupted(outcomes, [], _cause(error)) from error
+
+
+def _cause(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _column(values: list[object]) -> list[object] | Literal[False]:
@@ -117,30 +138,34 @@ class Store:
         self, specs: Iterable[JobSpec], *, on_full: OnFull, wait: float, atomic: bool
     ) -> Operation[list[Enqueued]]:
         """Stores any number of jobs, in calls of bounded size."""
-        _check_on_full(on_full)
+        check_on_full(on_full)
         if atomic:
             return (yield from self._enqueue_atomic(list(specs)))
         outcomes: list[Enqueued] = []
         parts = chunks(specs)
-        for index in count():
-            chunk: list[JobSpec] = []
+        while chunk := next_chunk(parts, outcomes, first=not outcomes):
             try:
-                chunk = next(parts, [])
-                if not chunk:
-                    return outcomes
-                outcomes += yield from self.enqueue_chunk(chunk, on_full=on_full, wait=wait)
+                outcomes += yield from self._enqueue_chunk(chunk, on_full=on_full, wait=wait)
             except LaneFull:
                 raise
             except Exception as error:
-                # Nothing was sent yet: the caller's own error says it best.
-                if index == 0 and not chunk:
+                if len(chunk) == 1 and not outcomes and isinstance(error, RotaError):
                     raise
-                if index == 0 and isinstance(error, RotaError) and len(chunk) == 1:
-                    raise
-                raise BatchInterrupted(outcomes, chunk, str(error)) from error
+                raise BatchInterrupted(outcomes, chunk, _cause(error)) from error
         return outcomes
 
-    def enqueue_chunk(
+    def enqueue_part(
+        self, chunk: list[JobSpec], *, on_full: OnFull, wait: float
+    ) -> Operation[list[Enqueued]]:
+        """One chunk of a stream, whose earlier outcomes the caller has."""
+        try:
+            return (yield from self._enqueue_chunk(chunk, on_full=on_full, wait=wait))
+        except LaneFull:
+            raise
+        except Exception as error:
+            raise BatchInterrupted([], chunk, _cause(error)) from error
+
+    def _enqueue_chunk(
         self, chunk: list[JobSpec], *, on_full: OnFull, wait: float
     ) -> Operation[list[Enqueued]]:
         """One call's worth; with `wait`, jobs of full lanes are sent again for so many seconds."""
@@ -176,7 +201,7 @@ class Store:
         """Ends a lease; returns how many jobs went back to their places."""
         total, more = 0, True
         while more:
-            more, back = yield from scripts.leave(self.keys, consumer=consumer, limit=PAGE)
+            more, back, _ = yield from scripts.leave(self.keys, consumer=consumer, limit=PAGE)
             total += back
         return total
 
@@ -304,17 +329,22 @@ class Store:
     def queue_set(self, *, default_ceiling: int | Unset | None = UNSET) -> Operation[None]:
         """Changes the default ceiling and carries it to the lanes that wait."""
         setting = _setting(default_ceiling, config.ceiling)
-        yield from scripts.queue_set(self.keys, default_ceiling=setting, paused="")
+        yield from self._set_queue(default_ceiling=setting)
         yield from self.beat()
 
     def set_lanes(self, limits: Mapping[str, Mapping[str, Any]]) -> Operation[None]:
         """Changes many lanes, lane → the keywords of `lane_set`; all are checked first."""
         calls = []
-        for lane, given in limits.items():
-            unknown = set(given) - {"ceiling", "weight", "backlog"}
+        for lane, given in _mapping(limits, "set_lanes").items():
+            unknown = _mapping(given, f"lane {shown(lane)}").keys() - {
+                "ceiling",
+                "weight",
+                "backlog",
+            }
             if unknown:
                 raise ConfigError(
-                    f"lane {lane!r}: expected ceiling, weight or backlog, given {sorted(unknown)}"
+                    f"lane {shown(lane)}: expected ceiling, weight or backlog, "
+                    f"given {shown(sorted(map(str, unknown)))}"
                 )
             calls.append(
                 scripts.lane_set(
@@ -329,10 +359,21 @@ class Store:
             yield from together(calls[start : start + PAGE])
 
     def shut_gate(self, *, reason: str | None, by: str | None) -> Operation[None]:
-        yield from scripts.queue_set(self.keys, default_ceiling="", paused=_why(reason, by))
+        yield from self._set_queue(paused=_why(reason, by))
 
     def open_gate(self) -> Operation[None]:
-        yield from scripts.queue_set(self.keys, default_ceiling="", paused="-")
+        yield from self._set_queue(paused="-")
+
+    def _set_queue(
+        self, *, default_ceiling: str = "", dead_max: str = "", dead_age: str = "", paused: str = ""
+    ) -> Operation[None]:
+        yield from scripts.queue_set(
+            self.keys,
+            default_ceiling=default_ceiling,
+            dead_max=dead_max,
+            dead_age=dead_age,
+            paused=paused,
+        )
 
 
 def _setting(
@@ -346,9 +387,26 @@ def _setting(
 
 
 def _why(reason: str | None, by: str | None) -> str:
-    return _to_json({"reason": reason, "by": by}).decode()
+    note = {"reason": _note(reason, "reason"), "by": _note(by, "by")}
+    return _to_json(note).decode()
 
 
-def _check_on_full(on_full: str) -> None:
+def _note(text: object, name: str) -> str | None:
+    if text is None:
+        return None
+    if isinstance(text, str) and len(text.encode(errors="replace")) <= MAX_NOTE_BYTES:
+        return text.encode(errors="replace").decode()
+    raise ConfigError(
+        f"{name}: expected text of at most {MAX_NOTE_BYTES} bytes, given {shown(text)}"
+    )
+
+
+def _mapping(value: object, what: str) -> Mapping[Any, Any]:
+    if isinstance(value, Mapping):
+        return value
+    raise ConfigError(f"{what}: expected a mapping of settings, given {shown(value)}")
+
+
+def check_on_full(on_full: object) -> None:
     if on_full not in ("outcome", "raise", "wait"):
-        raise ConfigError(f"on_full: expected 'outcome', 'raise' or 'wait', given {on_full!r}")
+        raise ConfigError(f"on_full: expected 'outcome', 'raise' or 'wait', given {shown(on_full)}")

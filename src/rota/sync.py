@@ -8,14 +8,15 @@ from typing import Any
 
 from rota import config, names
 from rota.consumer import SyncConsumer
+from rota.dead_jobs import SyncDeadJobs
 from rota.deliveries import Decode
 from rota.job import SyncJobHandle
 from rota.lane import SyncLane
 from rota.link import Link
 from rota.model import Enqueued, JobSpec, LaneInfo, QueueInfo
 from rota.station import Station
-from rota.store import UNSET, OnFull, Unset, chunks
-from rota.task import check_spec
+from rota.store import UNSET, OnFull, Unset, check_on_full, chunks, next_chunk
+from rota.task import check_spec, check_specs
 from rota.timing import seconds
 
 
@@ -41,7 +42,7 @@ class SyncQueue:
     ) -> list[Enqueued]:
         return self._link.run_sync(
             self._link.store.enqueue_many(
-                map(self._check, specs),
+                check_specs(specs, self._max_payload),
                 on_full=on_full,
                 wait=seconds(wait, "wait"),
                 atomic=atomic,
@@ -55,10 +56,13 @@ class SyncQueue:
         on_full: OnFull = "outcome",
         wait: float | timedelta = 60,
     ) -> Iterator[Enqueued]:
-        patience = seconds(wait, "wait")
-        for chunk in chunks(map(self._check, specs)):
+        check_on_full(on_full)
+        patience, first = seconds(wait, "wait"), True
+        parts = chunks(check_specs(specs, self._max_payload))
+        while chunk := next_chunk(parts, [], first=first):
+            first = False
             yield from self._link.run_sync(
-                self._link.store.enqueue_chunk(chunk, on_full=on_full, wait=patience)
+                self._link.store.enqueue_part(chunk, on_full=on_full, wait=patience)
             )
 
     def _check(self, spec: JobSpec) -> JobSpec:
@@ -84,6 +88,10 @@ class SyncQueue:
 
     def info(self) -> QueueInfo:
         return self._link.run_sync(self._link.inspector.queue())
+
+    @property
+    def dead(self) -> SyncDeadJobs:
+        return SyncDeadJobs(self._link)
 
     def job(self, id: str) -> SyncJobHandle:
         return SyncJobHandle(names.job_id(id), self._link)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -78,7 +79,11 @@ def job_options(
     by_instant = isinstance(expires, datetime)
     return JobOptions(
         lane=None if lane is None else names.lane_name(lane),
-        ordering_key=ordering_key,
+        ordering_key=(
+            None
+            if ordering_key is None
+            else names.ordering_key(ordering_key, DEFAULT_LANE if lane is None else lane)
+        ),
         priority=names.priority(priority),
         delay=0 if delay is None else milliseconds(seconds(delay, "delay")),
         at=None if at is None else instant(at, "at"),
@@ -129,6 +134,8 @@ class Enqueuer(Generic[P]):
         payload = self.codec.encode_bound(bound)
         check_size(payload, self._home.max_payload)
         given, policy = self._options, self.policy
+        if given.expires_at is not None and given.expires_at <= time.time() * 1000:
+            raise ConfigError("expires: expected an instant to come, given one that has passed")
         lane = given.lane or self._from(bound, policy.lane_from, "lane")
         if lane is None and self._home.require_lane:
             raise ConfigError(f"task {self.name}: this queue requires a lane, none was given")
@@ -247,6 +254,13 @@ def check_size(payload: bytes, most: int) -> None:
         raise PayloadError(
             f"payload: expected at most {most} bytes (max_payload), given {len(payload)}"
         )
+
+
+def check_specs(specs: Iterable[JobSpec], max_payload: int) -> Iterator[JobSpec]:
+    """The specs, each checked as it is taken."""
+    if not isinstance(specs, Iterable):
+        raise ConfigError(f"expected an iterable of rota.JobSpec, given {shown(specs)}")
+    return (check_spec(spec, max_payload) for spec in specs)
 
 
 def check_spec(spec: JobSpec, max_payload: int) -> JobSpec:

@@ -268,8 +268,9 @@ class Reference:
 
     # ── consumers ───────────────────────────────────────────────────────────────────────────
 
-    def join(self, name: str, lease: int) -> None:
+    def join(self, name: str, lease: int) -> int:
         self.consumers[name] = Consumer(self.now + lease, lease)
+        return self.now
 
     def leave(self, name: str) -> int:
         if name not in self.consumers:
@@ -426,19 +427,49 @@ class Reference:
 
     # ── lanes and the queue ─────────────────────────────────────────────────────────────────
 
-    def set_weight(self, lane: str, weight: float | None) -> None:
-        ratio = self.weight(lane)
-        self.weights.pop(lane, None)
-        if weight is not None:
-            self.weights[lane] = weight
-        ratio /= self.weight(lane)
+    def set_lane(self, lane: str, limits: dict[str, Any], unset: object) -> None:
+        """`limits`: ceiling, weight, backlog; None removes, `unset` leaves."""
+        old = self.weight(lane)
+        for name, value in limits.items():
+            if value is not unset:
+                settings = getattr(self, f"{name}s")
+                settings.pop(lane, None)
+                settings.update({} if value is None else {lane: value})
         for tags in (self.ring, self.owed):
-            if lane in tags:
-                tags[lane] = self.vt + (tags[lane] - self.vt) * ratio
-        self.look_at(lane)
+            if lane in tags and limits["weight"] is not unset:
+                tags[lane] = self.vt + (tags[lane] - self.vt) * (old / self.weight(lane))
+        self._look_at(lane)
 
-    def look_at(self, lane: str) -> None:
-        """After a change of the lane's settings."""
+    def set_default_ceiling(self, ceiling: int | None) -> int:
+        self.default_ceiling = ceiling
+        self.sweeping = True
+        return 1
+
+    def pause(self, lane: str, until: int | None) -> None:
+        self.paused.add(lane)
+        self.blocked.pop(("p", lane), None)
+        if until is not None:
+            self.blocked["p", lane] = until
+        self._look_at(lane)
+
+    def resume(self, lane: str) -> bool:
+        was = lane in self.paused
+        self.paused.discard(lane)
+        self.blocked.pop(("p", lane), None)
+        self._look_at(lane)
+        return was
+
+    def block(self, lane: str, ms: int) -> None:
+        if ms:
+            self.blocked["l", lane] = max(self.now + ms, self.blocked.get(("l", lane), 0))
+            self._look_at(lane)
+
+    def unblock(self, lane: str) -> bool:
+        was = self.blocked.pop(("l", lane), None) is not None
+        self._look_at(lane)
+        return was
+
+    def _look_at(self, lane: str) -> None:
         self._touched.add(lane)
         self._reconcile()
 

@@ -24,6 +24,8 @@ RESEND_WINDOW_S = 10.0
 """How long a call is sent again before it fails. Receipts of enqueue calls live for 60 s."""
 FIRST_PAUSE_S = 0.02
 MAX_PAUSE_S = 1.0
+MAX_DETOURS = 8
+"""How often scripts are loaded or another node is asked before the first pause."""
 
 Command = tuple[str | bytes | int, ...]
 
@@ -89,7 +91,7 @@ def deliver(
     """
     slot = key_slot(calls[0].keys.config.encode())
     batch = _Batch(calls, library)
-    give_up, pause = time.monotonic() + window, FIRST_PAUSE_S
+    give_up, pause, detours = time.monotonic() + window, FIRST_PAUSE_S, 0
     while True:
         try:
             address = batch.asked or route.known(slot) or (yield from _find(route, slot))
@@ -107,11 +109,13 @@ def deliver(
             if isinstance(fault, Lost) and not batch.may_be_sent_again():
                 raise
             trouble, wait = fault, True
+        detours += 1
+        if not wait and detours < MAX_DETOURS:
+            continue
         if time.monotonic() + pause > give_up or not route.reached:
             raise Unavailable(f"{route.target.display} cannot be reached: {trouble}") from trouble
-        if wait:
-            yield Pause(pause)
-            pause = min(2 * pause, MAX_PAUSE_S)
+        yield Pause(pause)
+        pause = min(2 * pause, MAX_PAUSE_S)
 
 
 class _Batch:

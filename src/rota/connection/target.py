@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -15,6 +16,7 @@ SCHEMES = (
     "redis://, rediss://, valkey://, valkeys://, unix://, redis+sentinel://, redis+cluster://, "
     "embedded:PATH"
 )
+MAX_DATABASE_DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ def parse_url(url: str) -> Target:
     """
     if not isinstance(url, str):
         raise ConfigError(f"url: expected text, given {type(url).__name__}")
+    if not url.isprintable():
+        raise ConfigError(f"url: expected printable text, given {_without_password(url)!r}")
     if url.startswith("embedded:"):
         return _embedded(url)
     try:
@@ -59,11 +63,11 @@ def parse_url(url: str) -> Target:
         query = dict(
             parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
         )
-    except ValueError as error:
-        raise ConfigError(
-            f"url: cannot be read ({error}), given {_without_password(url)!r}"
-        ) from None
-    match parts.scheme:
+    except ValueError:  # whose text may hold the password
+        raise _unreadable(url) from None
+    if parts.fragment or parts.netloc.count("@") > 1:
+        raise _unreadable(url)
+    match parts.scheme if "://" in url else None:
         case "redis" | "valkey":
             return _single(parts, query, tls=False)
         case "rediss" | "valkeys":
@@ -77,20 +81,37 @@ def parse_url(url: str) -> Target:
     raise ConfigError(f"url: expected one of {SCHEMES}; given {_without_password(url)!r}")
 
 
+def _unreadable(url: str) -> ConfigError:
+    return ConfigError(
+        "url: cannot be read (in a user's name or password, characters such as # / ? @ must be "
+        f"percent-encoded), given {_without_password(url)!r}"
+    )
+
+
+def _shown(parts: SplitResult) -> str:
+    query = f"?{parts.query}" if parts.query else ""
+    return _without_password(f"{parts.scheme}://{parts.netloc}{parts.path}{query}")
+
+
 def _without_password(url: str) -> str:
+    """For display. Masks what could be a password even where the URL is malformed."""
+    url = re.sub(r"(?i)(password=)[^&]*", r"\1***", url)
     before, at, after = url.rpartition("@")
     if not at:
         return url
-    scheme, _, credentials = before.partition("://")
-    user = credentials.partition(":")[0]
-    return f"{scheme}://{user}:***@{after}"
+    scheme, slashes, credentials = before.partition("://")
+    if not slashes:
+        scheme, _, credentials = before.partition(":")
+    user = credentials.partition(":")[0] if slashes else ""
+    return f"{scheme}:{'//' if slashes else ''}{user}:***@{after}"
 
 
 def _embedded(url: str) -> Target:
     path, _, query = url.removeprefix("embedded:").partition("?")
-    options = dict(parse_qsl(query))
+    options = dict(parse_qsl(query, keep_blank_values=True))
     fsync = options.pop("fsync", "no")
-    if not path or options or fsync not in ("no", "always"):
+    slashes = len(path) - len(path.lstrip("/"))
+    if not path or slashes == 2 or options or fsync not in ("no", "always"):
         raise ConfigError(
             f"url: expected embedded:PATH or embedded:PATH?fsync=always, given {url!r}"
         )
@@ -112,47 +133,65 @@ def _credentials(parts: SplitResult) -> tuple[str | None, str | None]:
 def _database(text: str, url: str) -> int:
     if not text:
         return 0
-    if not text.isascii() or not text.isdigit():
-        raise ConfigError(f"url: expected a database number, given {text!r} in {url!r}")
+    if not text.isascii() or not text.isdigit() or len(text) > MAX_DATABASE_DIGITS:
+        raise ConfigError(f"url: expected a database number, given {url!r}")
     return int(text)
 
 
 def _hosts(parts: SplitResult, default_port: int) -> tuple[Address, ...]:
-    shown = _without_password(parts.geturl())
-    addresses = []
-    for piece in parts.netloc.rpartition("@")[2].split(","):
+    shown = _shown(parts)
+    pieces = parts.netloc.rpartition("@")[2].split(",")
+    if len(pieces) > 1 and not all(pieces):
+        raise ConfigError(f"url: expected a host between the commas, given {shown!r}")
+    return tuple(_host(piece, default_port, shown) for piece in pieces)
+
+
+def _host(piece: str, default_port: int, shown: str) -> Address:
+    try:
         one = urlsplit(f"//{piece}")
-        try:
-            port = one.port or default_port
-        except ValueError:
-            raise ConfigError(f"url: expected a port from 1 to 65535, given {shown!r}") from None
-        addresses.append(Address(one.hostname or "localhost", port))
-    return tuple(addresses)
+        port = default_port if one.port is None else one.port
+    except ValueError:
+        port = 0
+    if port == 0:
+        raise ConfigError(
+            f"url: expected host:port with a port from 1 to 65535, given {shown!r}"
+        ) from None
+    host = one.hostname or "localhost"
+    if not host.isprintable() or " " in host:
+        raise ConfigError(f"url: expected the name of a host, given {shown!r}")
+    return Address(host, port)
 
 
 def _refuse_rest(parts: SplitResult, query: dict[str, str]) -> None:
     if query:
-        shown = _without_password(parts.geturl())
+        shown = _shown(parts)
         raise ConfigError(f"url: unknown option {', '.join(query)} in {shown!r}")
 
 
+def _one_database(path: str, query: dict[str, str], shown: str) -> int:
+    """From the path or the option `db`."""
+    if path and "db" in query:
+        raise ConfigError(f"url: expected the database once, given {shown!r}")
+    return _database(query.pop("db", path), shown)
+
+
 def _single(parts: SplitResult, query: dict[str, str], *, tls: bool) -> Target:
-    shown = _without_password(parts.geturl())
+    shown = _shown(parts)
     addresses = _hosts(parts, 6379)
     if len(addresses) > 1:
         raise ConfigError(f"url: expected one host (redis+cluster:// takes many), given {shown!r}")
-    db = _database(query.pop("db", parts.path.strip("/")), shown)
+    db = _one_database(parts.path.strip("/"), query, shown)
     _refuse_rest(parts, query)
     username, password = _credentials(parts)
     return Target("single", shown, addresses, db, username, password, tls)
 
 
 def _unix(parts: SplitResult, query: dict[str, str]) -> Target:
-    shown = _without_password(parts.geturl())
+    shown = _shown(parts)
     path = unquote(parts.path)
-    if not path:
+    if not path.startswith("/") or "\0" in path or parts.netloc.rpartition("@")[2]:
         raise ConfigError(f"url: expected unix:///path/to/socket, given {shown!r}")
-    db = _database(query.pop("db", ""), shown)
+    db = _one_database("", query, shown)
     username, password = _credentials(parts)
     password = query.pop("password", password)
     username = query.pop("username", username)
@@ -161,7 +200,7 @@ def _unix(parts: SplitResult, query: dict[str, str]) -> Target:
 
 
 def _cluster(parts: SplitResult, query: dict[str, str]) -> Target:
-    shown = _without_password(parts.geturl())
+    shown = _shown(parts)
     if _database(parts.path.strip("/"), shown) != 0:
         raise ConfigError(f"url: a cluster has database 0 only, given {shown!r}")
     _refuse_rest(parts, query)
@@ -171,7 +210,7 @@ def _cluster(parts: SplitResult, query: dict[str, str]) -> Target:
 
 
 def _sentinel(parts: SplitResult, query: dict[str, str]) -> Target:
-    shown = _without_password(parts.geturl())
+    shown = _shown(parts)
     service, _, db = parts.path.strip("/").partition("/")
     if not service:
         raise ConfigError(f"url: expected redis+sentinel://host:port/service[/db], given {shown!r}")

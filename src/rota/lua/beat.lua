@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
--- include: clock bell lists record sequence_name delivery holding limits turn reconcile offer changes give_back bury promote next_due reap
+-- include: clock bell lists record sequence_name delivery holding limits turn reconcile offer changes give_back bury forget dead_job retention promote next_due reap
 -- args: limit
 -- resend: yes
 -- Keeps the queue's time, bounded by `limit` per kind: brings back what has fallen due, takes
--- back the jobs of consumers whose lease ended, prunes kept tags, carries on a paged change.
+-- back the jobs of consumers whose lease ended, prunes kept tags and dead jobs, carries on a paged
+-- change.
 -- Reply: more (1: call again), due (ms until the next thing falls due; -1 nothing), reaped
 local last = tonumber(redis.call('HGET', k_config, 'beat') or now)
 redis.call('HSET', k_config, 'beat', now)
@@ -39,6 +40,8 @@ end
 local behind = redis.call('ZRANGEBYSCORE', k_owed, '-inf', '(' .. number_text(rotation()), 'LIMIT', 0, limit)
 call_all('ZREM', k_owed, behind)
 more = more or #behind == limit
+
+more = prune_dead(limit) or more
 
 -- A changed default ceiling reaches the lanes that wait, page by page.
 local cursor = redis.call('HGET', k_config, 'sweep')

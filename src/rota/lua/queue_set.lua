@@ -1,25 +1,30 @@
 #!lua flags=allow-oom
 -- include: bell
--- args: default_ceiling paused
+-- args: default_ceiling dead_max dead_age paused
 -- resend: yes
--- Changes what holds for the whole queue. default_ceiling: '' unchanged, '-' removed, else its
--- value; it reaches waiting lanes in pages, carried on by any beat. paused: '' unchanged,
--- '-' opens the gate, else JSON {reason, by, at} and the gate is shut.
+-- Changes what holds for the whole queue, each: '' unchanged, '-' removed, else its value. A
+-- default ceiling reaches waiting lanes in pages, carried on by any beat. dead_max, dead_age (ms):
+-- how many dead jobs are kept, and how long. paused: '-' opens the gate, else JSON {reason, by} and
+-- the gate is shut.
 -- Reply: 1
 redis.call('HSETNX', k_config, 'schema', 1)
-if default_ceiling == '-' then
-  redis.call('HDEL', k_config, 'default_ceiling')
-elseif default_ceiling ~= '' then
-  redis.call('HSET', k_config, 'default_ceiling', default_ceiling)
+local function set(field, value)
+  if value == '-' then
+    redis.call('HDEL', k_config, field)
+  elseif value ~= '' then
+    redis.call('HSET', k_config, field, value)
+  end
 end
+
+set('default_ceiling', default_ceiling)
+set('dead_max', dead_max)
+set('dead_age', dead_age)
+set('paused', paused)
 if default_ceiling ~= '' then
   redis.call('HSET', k_config, 'sweep', '0')
 end
 if paused == '-' then
-  redis.call('HDEL', k_config, 'paused')
   wake()
-elseif paused ~= '' then
-  redis.call('HSET', k_config, 'paused', paused)
 end
 ring_bell()
 return 1

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists record sequence_name delivery holding limits turn reconcile offer changes give_back bury complete
+-- include: clock bell lists record sequence_name delivery holding limits turn reconcile offer changes give_back bury forget complete
 -- args: consumer entries
 -- resend: yes
 -- Settles jobs in flight, each in its own way; the first ending of a delivery wins.

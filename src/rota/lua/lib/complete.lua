@@ -1,21 +1,5 @@
 -- Ends jobs that are done: record gone, counts of failures gone, permit free.
 -- Answers one word per job: ok, or settled where this delivery is no longer held.
-local function forget(ids)
-  local records = {}
-  for i, id in ipairs(ids) do
-    records[i] = k_job(id)
-  end
-  for first = 1, #records, CHUNK do
-    redis.call('DEL', unpack(records, first, math.min(first + CHUNK - 1, #records)))
-  end
-  if redis.call('EXISTS', k_attempts, k_deaths, k_errors, k_cancels) > 0 then
-    call_all('HDEL', k_attempts, ids)
-    call_all('HDEL', k_deaths, ids)
-    call_all('HDEL', k_errors, ids)
-    call_all('HDEL', k_cancels, ids)
-  end
-end
-
 local function complete(consumer, ids, deliveries)
   local texts = fetch_all('HMGET', k_consumer(consumer), ids)
   local answers, done, seen = {}, {}, {}

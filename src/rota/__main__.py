@@ -1,0 +1,6 @@
+"""`python -m rota` is the command `rota`."""
+
+from rota.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""The commands of `rota`, and what they share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rota import __version__
+from rota.cli import enqueue, lane, worker
+from rota.process import Leash
+
+app = typer.Typer(
+    name="rota",
+    help="A job queue on Valkey/Redis in which many tenants take fair turns.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(given: bool) -> None:
+    if given:
+        typer.echo(f"rota {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+app.command(name="worker")(worker.worker)
+app.command(name="enqueue")(enqueue.enqueue)
+app.add_typer(lane.app, name="lane")
+
+
+@app.command(
+    name="demo",
+    help="Watch forty tenants take fair turns, in under 40 seconds.",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def _demo(context: typer.Context) -> None:
+    """Its options are those of `rota.cli.demo.demo`, imported only when it is asked for."""
+    from rota.cli.demo import demo
+
+    single = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
+    single.command(context_settings={"help_option_names": ["-h", "--help"]})(demo)
+    single(args=context.args, prog_name="rota demo")
+
+
+def run(leash: Leash | None) -> None:
+    """Runs the command the arguments name; `leash` ties a worker to its supervisor."""
+    app(prog_name="rota", obj=leash)

@@ -1,0 +1,274 @@
+"""How the demo looks: a live table of lanes in a terminal, plain lines elsewhere, a summary."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Protocol
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from rota.cli.demo_load import CEILING, FLOODER, SLOTS, SMALL, TENANTS
+from rota.cli.demo_report import Report, Waits
+from rota.cli.demo_run import Sight
+
+LANES_SHOWN = 15
+OTHER_LINES = 8
+"""Lines of the screen that are not lanes."""
+PLAIN_EVERY_S = 2.0
+WIDTH = 76
+DOT = "●"
+
+
+class View(Protocol):
+    def __enter__(self) -> View: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None: ...
+
+    def show(self, sight: Sight) -> None: ...
+
+
+def duration(seconds: float | None) -> str:
+    """Short, for people: `4 ms`, `0.85 s`, `12.3 s`."""
+    if seconds is None:
+        return "-"
+    if seconds < 0.1:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.1f} s"
+
+
+def open_view(console: Console, jobs: int) -> View:
+    """The live table where there is a terminal that can show one."""
+    if sys.stdout.isatty() and console.is_interactive:
+        return LiveView(console, jobs)
+    return PlainView(console, jobs)
+
+
+class PlainView:
+    """A line every other second."""
+
+    def __init__(self, console: Console, jobs: int) -> None:
+        self._console = console
+        self._jobs = jobs
+        self._next = 0.0
+
+    def __enter__(self) -> PlainView:
+        self._print(
+            f"rota demo: {len(TENANTS)} tenants, {self._jobs:,} jobs, {SLOTS} slots; "
+            f"{FLOODER} floods the queue and may run {CEILING} at once"
+        )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        pass
+
+    def show(self, sight: Sight) -> None:
+        if sight.elapsed < self._next:
+            return
+        self._next += PLAIN_EVERY_S
+        flood = sight.lanes.get(FLOODER)
+        self._print(
+            f"{sight.elapsed:5.1f} s   in {len(sight.book.sent):>5,}   "
+            f"done {sight.book.done.total():>5,}   running {sight.info.running:>2}   "
+            f"waiting: {FLOODER} {flood.waiting if flood else 0:>5,}, "
+            f"others {sight.info.waiting - (flood.waiting if flood else 0):>3,}   "
+            f"median wait: {FLOODER} {duration(sight.book.median_wait(FLOODER))}, "
+            f"others {duration(sight.book.median_wait(*SMALL))}"
+        )
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, soft_wrap=True, highlight=False, markup=False)
+        self._console.file.flush()
+
+
+class LiveView:
+    """The table of lanes, redrawn in place; its last state stays on the screen."""
+
+    def __init__(self, console: Console, jobs: int) -> None:
+        self._console = console
+        self._jobs = jobs
+        self._live = Live(console=console, auto_refresh=False)
+
+    def __enter__(self) -> LiveView:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+
+    def show(self, sight: Sight) -> None:
+        rows = max(2, min(LANES_SHOWN, self._console.height - OTHER_LINES))
+        self._live.update(
+            Group(_headline(), _table(sight, rows), Text(), self._footer(sight)), refresh=True
+        )
+
+    def _footer(self, sight: Sight) -> Table:
+        done = sight.book.done.total()
+        bar = ProgressBar(
+            total=self._jobs,
+            completed=done,
+            width=24,
+            style="bright_black",
+            complete_style="green",
+            finished_style="green",
+        )
+        figures = Text.assemble(
+            f"  {done:,}", (" of ", "dim"), f"{self._jobs:,}", (" jobs done   ", "dim"),
+            f"{sight.info.running}", (f" of {SLOTS} slots busy   ", "dim"),
+            f"{sight.elapsed:.1f} s",
+        )  # fmt: skip
+        line = Table.grid()
+        line.add_row(Text(" "), bar, figures)
+        return line
+
+
+def _headline() -> Text:
+    return Text.assemble(
+        (" rota ", "bold reverse"),
+        f"  {len(TENANTS)} tenants take turns in {SLOTS} slots. ",
+        (FLOODER, "bold yellow"),
+        f" floods; it may run {CEILING} at once.",
+    )
+
+
+def _table(sight: Sight, rows: int) -> Table:
+    table = Table(box=None, width=min(WIDTH, 80), padding=(0, 1), header_style="dim")
+    table.add_column("lane", ratio=3)
+    table.add_column("waiting", justify="right", ratio=2)
+    table.add_column("running/ceiling", ratio=4)
+    table.add_column("done", justify="right", ratio=2)
+    table.add_column("median wait", justify="right", ratio=3)
+    shown, rest = TENANTS[:rows], TENANTS[rows:]
+    for tenant in shown:
+        _add_row(table, tenant, [tenant], sight)
+    if rest:
+        _add_row(table, f"{len(rest)} others", rest, sight)
+    return table
+
+
+def _add_row(table: Table, name: str, tenants: list[str], sight: Sight) -> None:
+    lanes = [sight.lanes[tenant] for tenant in tenants if tenant in sight.lanes]
+    waiting = sum(lane.waiting for lane in lanes)
+    done = sum(sight.book.done[tenant] for tenant in tenants)
+    wait = sight.book.median_wait(*tenants)
+    flooding = tenants == [FLOODER]
+    table.add_row(
+        Text(name, "bold yellow" if flooding else "" if len(tenants) == 1 else "dim"),
+        Text(f"{waiting:,}" if waiting else "·", "" if waiting else "dim"),
+        _running(sum(lane.running for lane in lanes), CEILING if flooding else None),
+        Text(f"{done:,}" if done else "·", "" if done else "dim"),
+        Text(duration(wait), "dim" if wait is None else "yellow" if wait >= 1 else "green"),
+    )
+
+
+def _running(running: int, ceiling: int | None) -> Text:
+    dots = Text(DOT * min(running, 12), "cyan")
+    if ceiling is None:
+        return dots.append(f" {running}" if running else "", "dim")
+    return dots.append("○" * max(0, ceiling - running), "dim").append(f" {running}/{ceiling}")
+
+
+def print_summary(console: Console, report: Report) -> None:
+    """What happened, in words; the figures are those of this run."""
+    for line in [Text(), _ending(report), Text(), *_totals(report), Text(), *_comparison(report),
+                 Text(), *_promises(report), Text(), *_next_steps()]:  # fmt: skip
+        console.print(line, soft_wrap=True, highlight=False)
+
+
+def _ending(report: Report) -> Text:
+    after = f"after {report.elapsed:.1f} s"
+    match report.end:
+        case "finished":
+            return Text(f" All done {after}.", "bold")
+        case "stopped":
+            return Text(f" Stopped early, {after}. What had happened by then:", "bold")
+        case "out of time":
+            return Text(f" Time was up {after}, on a slow machine. By then:", "bold")
+
+
+def _totals(report: Report) -> list[Text]:
+    lost = Text.assemble(
+        ("   lost ", ""), (f"{report.lost:,}", "bold green" if not report.lost else "bold red")
+    )
+    line = Text.assemble(" jobs in ", (f"{report.jobs_in:,}", "bold"), "   done ",
+                         (f"{report.done:,}", "bold"))  # fmt: skip
+    if report.left:
+        line.append(f"   still in the queue {report.left:,}")
+    return [line.append_text(lost).append(f"   run twice {report.again:,}")]
+
+
+def _comparison(report: Report) -> list[Text]:
+    if report.small_here is None or report.small_in_line is None:
+        return [Text(f" No job of the {len(SMALL)} small tenants has run yet.")]
+    return [
+        Text(f" {FLOODER} sent {report.flood:,} jobs at once. How long the jobs of the "
+             f"{len(SMALL)} others waited:"),
+        Text(f"   {'':<34}{'median':>8}{'19 of 20 within':>19}", "dim"),
+        _waits_line("here, in fair turns", report.small_here, "bold green"),
+        _waits_line("in one first-in-first-out line *", report.small_in_line, "bold yellow"),
+        Text(f"   * the same arrivals and run times in {SLOTS} slots, replayed in memory", "dim"),
+    ]  # fmt: skip
+
+
+def _waits_line(name: str, waits: Waits, style: str) -> Text:
+    return Text.assemble(
+        f"   {name:<34}", (f"{duration(waits.median):>8}", style), f"{duration(waits.most):>19}"
+    )
+
+
+def _promises(report: Report) -> list[Text]:
+    lines = [
+        _promise(
+            "order kept",
+            report.order_kept,
+            f"{report.ordered} ordered jobs in {report.sequences} sequences, one after the other",
+        ),
+        _promise(
+            "ceiling kept",
+            report.most_flooding <= CEILING,
+            f"{FLOODER} never ran more than {report.most_flooding} at once, of {CEILING} allowed",
+        ),
+    ]
+    if report.late is not None:
+        late = f"{report.delayed} delayed jobs, none early, started {duration(report.late)} after"
+        lines.append(_promise("delays kept", not report.early, f"{late} their time (median)"))
+    return lines
+
+
+def _promise(name: str, kept: bool, what: str) -> Text:
+    answer = ("yes", "bold green") if kept else ("NO ", "bold red")
+    return Text.assemble(f" {name + ':':<14}", answer, (f"   {what}", "dim"))
+
+
+def _next_steps() -> list[Text]:
+    steps = [
+        ("rota worker module:queue", "run the jobs of your own queue"),
+        ("rota lane ls QUEUE", "see who waits, who runs, and why"),
+        ("less README.md", "the first program: twenty lines"),
+    ]
+    return [
+        Text(" What to type next", "dim"),
+        *(
+            Text.assemble("   ", (f"{command:<28}", "bold"), (what, "dim"))
+            for command, what in steps
+        ),
+    ]

@@ -1,0 +1,57 @@
+"""Exit codes, and how an error becomes a line on stderr and one of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import NoReturn
+
+import typer
+
+from rota.connection.faults import Lost, NotSent
+from rota.errors import (
+    ConfigError,
+    PayloadError,
+    RotaError,
+    ServerFull,
+    ServerTooOld,
+    Unavailable,
+    UnknownTask,
+)
+
+FAILED = 1
+USAGE = 2
+SERVER = 3
+INTERRUPTED = 130
+
+
+def say(text: str) -> None:
+    """A line for people, on stderr."""
+    typer.echo(text, err=True)
+
+
+def fail(message: str, code: int) -> NoReturn:
+    say(f"rota: {message}")
+    raise typer.Exit(code)
+
+
+@contextlib.contextmanager
+def reporting() -> Iterator[None]:
+    """Turns rota's errors into a message that says what to do next, and an exit code."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        fail("interrupted", INTERRUPTED)
+    except ServerFull as error:
+        fail(f"{error}\n  Workers drain a full server by themselves; or raise maxmemory.", SERVER)
+    except ServerTooOld as error:
+        fail(f"{error}\n  Choose another server with --url or ROTA_URL.", SERVER)
+    except (Unavailable, Lost, NotSent) as error:
+        fail(
+            f"{error}\n  Is the server running? --url or ROTA_URL choose another one.",
+            SERVER,
+        )
+    except (ConfigError, PayloadError, UnknownTask) as error:
+        fail(str(error), USAGE)
+    except RotaError as error:
+        fail(str(error), FAILED)

@@ -1,0 +1,121 @@
+"""What QUEUE and `module:queue` on the command line name."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+import traceback
+from types import ModuleType, TracebackType
+
+from rota.connection import parse_url
+from rota.errors import ConfigError
+from rota.queue import Queue
+
+_MODULE_QUEUE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+def is_module_queue(text: str) -> bool:
+    return _MODULE_QUEUE.fullmatch(text) is not None
+
+
+def find_queue(text: str, url: str | None) -> Queue:
+    """The queue of that name, or the one `module:queue` says; raises ConfigError."""
+    return import_queue(text, url) if is_module_queue(text) else Queue(text, url=url)
+
+
+def import_queue(text: str, url: str | None) -> Queue:
+    """Imports `module:queue`, the current directory first on the path; raises ConfigError.
+
+    `url` overrides the server the code names.
+    """
+    if not is_module_queue(text):
+        raise ConfigError(
+            f"expected module:queue, such as app:queue for `queue = rota.Queue(…)` in app.py, "
+            f"given {text!r}"
+        )
+    module_name, _, path = text.partition(":")
+    module = _import(module_name)
+    queue = _attribute(module, path)
+    if not isinstance(queue, Queue):
+        kind = type(queue).__name__
+        raise ConfigError(f"{text} is a {kind}, expected a rota.Queue{_queues_of(module)}")
+    if url is not None:
+        _use(queue, url)
+    return queue
+
+
+def _use(queue: Queue, url: str) -> None:
+    wanted = parse_url(url)
+    queue.link.use(url)
+    if queue.link.target != wanted:
+        raise ConfigError(
+            f"queue {queue.name} was used while its module was imported, so --url comes too late: "
+            f"it is on {queue.link.target.display}"
+        )
+
+
+def _import(name: str) -> ModuleType:
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if name == missing or name.startswith(f"{missing}."):
+            raise ConfigError(
+                f"module {missing!r} not found, looked for in {here} and the Python path"
+                + (f" (for {name!r})" if missing != name else "")
+            ) from None
+        raise ConfigError(
+            f"module {name!r} needs module {missing!r}, which is not installed{_place(error)}"
+        ) from None
+    except Exception as error:
+        raise ConfigError(
+            f"importing module {name!r} failed:\n{_own_traceback(error).rstrip()}"
+        ) from None
+
+
+def _attribute(module: ModuleType, path: str) -> object:
+    found: object = module
+    for name in path.split("."):
+        try:
+            found = getattr(found, name)
+        except AttributeError:
+            raise ConfigError(
+                f"module {module.__name__!r} was found, but it has no attribute {path!r}"
+                f"{_queues_of(module)}"
+            ) from None
+    return found
+
+
+def _queues_of(module: ModuleType) -> str:
+    names = [name for name, value in vars(module).items() if isinstance(value, Queue)]
+    return f"; its queues: {', '.join(names)}" if names else ""
+
+
+def _outside_importlib(error: BaseException) -> TracebackType | None:
+    """The traceback from the first frame that is neither ours nor the import system's."""
+    trace = error.__traceback__
+    ours = (__file__, importlib.__file__)
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if file not in ours and not file.startswith("<frozen importlib"):
+            return trace
+        trace = trace.tb_next
+    return None
+
+
+def _place(error: BaseException) -> str:
+    trace = _outside_importlib(error)
+    frames = traceback.extract_tb(trace)
+    outside = [frame for frame in frames if not frame.filename.startswith("<frozen importlib")]
+    return f" ({outside[-1].filename}, line {outside[-1].lineno})" if outside else ""
+
+
+def _own_traceback(error: BaseException) -> str:
+    return "".join(
+        traceback.format_exception(type(error), error, _outside_importlib(error), chain=True)
+    )

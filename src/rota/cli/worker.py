@@ -1,0 +1,166 @@
+"""`rota worker`: runs a worker in this process, or several processes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from rota import __version__, config, process
+from rota.cli.exits import fail, reporting, say
+from rota.cli.serving import serve
+from rota.cli.targets import import_queue
+from rota.config import WorkerConfig
+from rota.process import Leash, Supervisor
+from rota.queue import Queue
+from rota.worker import Worker
+
+logger = logging.getLogger("rota.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the options of `rota worker` say; times in seconds."""
+
+    targets: Sequence[str]
+    worker: WorkerConfig
+    processes: int
+    burst: bool
+    url: str | None
+
+
+def worker(
+    context: typer.Context,
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODULE:QUEUE...",
+            help="The queues to work on, such as app:queue for `queue = rota.Queue(…)` in app.py.",
+        ),
+    ],
+    concurrency: Annotated[
+        int,
+        typer.Option(
+            "-c",
+            "--concurrency",
+            envvar="ROTA_CONCURRENCY",
+            help="Slots: jobs at once in each process, shared by its queues.",
+        ),
+    ] = config.CONCURRENCY,
+    processes: Annotated[
+        int,
+        typer.Option("-p", "--processes", envvar="ROTA_PROCESSES", help="Worker processes."),
+    ] = 1,
+    lease: Annotated[
+        float,
+        typer.Option(
+            envvar="ROTA_LEASE",
+            help="Seconds without a heartbeat until others take a dead worker's jobs.",
+        ),
+    ] = config.LEASE_S,
+    grace: Annotated[
+        float,
+        typer.Option(
+            envvar="ROTA_GRACE", help="Seconds a stop waits for running jobs; the rest goes back."
+        ),
+    ] = config.GRACE_S,
+    prefetch: Annotated[
+        int,
+        typer.Option(
+            envvar="ROTA_PREFETCH", help="Jobs taken at once from a sequence with an ordering key."
+        ),
+    ] = config.PREFETCH,
+    burst: Annotated[
+        bool,
+        typer.Option("--burst", envvar="ROTA_BURST", help="End when nothing is claimable."),
+    ] = False,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            help="The server; overrides the code. [default: the queue's own, else ROTA_URL, "
+            "else embedded in .rota]"
+        ),
+    ] = None,
+) -> None:
+    """Run the jobs of queues until stopped.
+
+    SIGTERM or Ctrl-C stop gently: nothing more is claimed, running jobs may finish within the
+    grace period, the rest goes back uncounted. A second Ctrl-C leaves at once.
+    """
+    leash: Leash | None = context.obj
+    with reporting():
+        settings = Settings(
+            targets,
+            WorkerConfig(concurrency=concurrency, prefetch=prefetch, lease=lease, grace=grace),
+            config.whole(processes, 1, process.MAX_PROCESSES, "processes"),
+            burst,
+            url,
+        )
+        if processes > 1 and leash is None:
+            _log_to_console()
+            code = asyncio.run(_supervisor(settings).run())
+        else:
+            code = _work(settings, leash)
+    raise typer.Exit(code)
+
+
+def _supervisor(settings: Settings) -> Supervisor:
+    return Supervisor(
+        [sys.executable, "-m", "rota", *sys.argv[1:]],
+        count=settings.processes,
+        grace=settings.worker.grace,
+        burst=settings.burst,
+    )
+
+
+def _work(settings: Settings, leash: Leash | None) -> int:
+    queues = [import_queue(target, settings.url) for target in dict.fromkeys(settings.targets)]
+    _log_to_console()  # after the import: an application's own logging set-up comes first
+    worker = Worker(
+        queues,
+        concurrency=settings.worker.concurrency,
+        prefetch=settings.worker.prefetch,
+        lease=settings.worker.lease,
+        grace=settings.worker.grace,
+    )
+    if leash is None or leash.number == 1:
+        _introduce(settings, queues)
+    return serve(worker, burst=settings.burst, leash=leash)
+
+
+def _introduce(settings: Settings, queues: Sequence[Queue]) -> None:
+    """What this worker is, on stderr."""
+    say(f"rota {__version__} worker")
+    for queue, target in zip(queues, dict.fromkeys(settings.targets), strict=True):
+        say(f"  queue      {queue.name} ({target}): {_tasks(queue)}")
+        say(f"  server     {queue.link.target.display}")
+    each = " each" if settings.processes > 1 else ""
+    say(f"  slots      {settings.worker.concurrency}{each}")
+    pid = os.getppid() if settings.processes > 1 else os.getpid()
+    say(f"  processes  {settings.processes} (pid {pid})")
+
+
+def _tasks(queue: Queue) -> str:
+    names = sorted(queue.tasks)
+    if not names:
+        fail(
+            f"queue {queue.name} has no tasks: are the modules with its @queue.task functions "
+            "imported by the module given?",
+            2,
+        )
+    shown = ", ".join(names[:10])
+    return shown if len(names) <= 10 else f"{shown} and {len(names) - 10} more"
+
+
+def _log_to_console() -> None:
+    logging.basicConfig(
+        level=logging.INFO,
+        stream=sys.stderr,
+        format=f"%(asctime)s %(levelname)s {os.getpid()} %(name)s: %(message)s",
+    )

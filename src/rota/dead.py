@@ -1,0 +1,119 @@
+"""Dead jobs: read, put back, deleted. Each method is an operation without I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from rota import scripts
+from rota.errors import PayloadError
+from rota.keys import Keys
+from rota.model import DeadAnswer, DeadJob, Header, Record, parse_record
+from rota.scripting import Call, Operation, Packed, Reply
+
+PAGE = 200
+
+Cursor = tuple[str, str]
+"""When a dead job died, and its id: where to go on. Both are '' at the start and the end."""
+START: Cursor = ("", "")
+
+
+class Dead:
+    """The dead jobs of one queue."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+
+    def page(
+        self, after: Cursor, *, lane: str | None, task: str | None, limit: int = PAGE
+    ) -> Operation[tuple[Cursor, list[DeadJob]]]:
+        """Looks at `limit` jobs, oldest first, and returns those of the lane and task.
+
+        A page may be empty before the last; the cursor is START again after the last.
+        """
+        at, id, rows = yield from scripts.dead_page(
+            self._keys,
+            after_at=after[0],
+            after_id=after[1],
+            limit=limit,
+            lane=lane or "",
+            task=task or "",
+        )
+        return (at.decode(), id.decode()), [_dead_job(row) for row in rows]
+
+    def first(self, *, lane: str | None, task: str | None, limit: int) -> Operation[list[DeadJob]]:
+        """The first `limit` dead jobs of the lane and task, oldest first."""
+        found: list[DeadJob] = []
+        cursor = START
+        while True:
+            cursor, jobs = yield from self.page(cursor, lane=lane, task=task)
+            found += jobs
+            if cursor == START or len(found) >= limit:
+                return found[:limit]
+
+    def replay(self, ids: Sequence[str]) -> Operation[list[DeadAnswer]]:
+        return (yield from self._each(scripts.replay, ids))
+
+    def discard(self, ids: Sequence[str]) -> Operation[list[DeadAnswer]]:
+        return (yield from self._each(scripts.discard, ids))
+
+    def replay_where(self, *, lane: str | None, task: str | None) -> Operation[int]:
+        """Page by page; each page is done when it is answered. Returns how many were replayed."""
+        return (yield from self._where(scripts.replay, lane, task))
+
+    def discard_where(self, *, lane: str | None, task: str | None) -> Operation[int]:
+        return (yield from self._where(scripts.discard, lane, task))
+
+    def _each(
+        self, call: Callable[..., Call[list[DeadAnswer]]], ids: Sequence[str]
+    ) -> Operation[list[DeadAnswer]]:
+        answers: list[DeadAnswer] = []
+        for start in range(0, len(ids), PAGE):
+            answers += yield from call(self._keys, ids=Packed(list(ids[start : start + PAGE])))
+        return answers
+
+    def _where(
+        self, call: Callable[..., Call[list[DeadAnswer]]], lane: str | None, task: str | None
+    ) -> Operation[int]:
+        total, cursor = 0, START
+        while True:
+            cursor, jobs = yield from self.page(cursor, lane=lane, task=task)
+            if jobs:
+                answers = yield from self._each(call, [job.id for job in jobs])
+                total += answers.count("ok")
+            if cursor == START:
+                return total
+
+
+def _dead_job(row: Reply) -> DeadJob:
+    id, died_at, text, attempts, deaths, note = row
+    try:
+        record = parse_record(text)
+    except PayloadError:
+        record = Record(Header("", ""), 0, 0.0, text)
+    what = _note(note)
+    return DeadJob(
+        id=id.decode(),
+        died_at=died_at / 1000,
+        task=record.header.task,
+        lane=record.header.lane,
+        ordering_key=record.header.key,
+        priority=record.header.priority,
+        enqueued_at=record.enqueued_at,
+        attempts=attempts,
+        deaths=deaths,
+        error=str(what.get("error", "")),
+        worker=str(what.get("worker", "")),
+        payload=record.payload,
+    )
+
+
+def _note(text: bytes) -> dict[str, Any]:
+    """What was kept with the job; damage to it must not hide the job."""
+    try:
+        note = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return {"error": text.decode("utf-8", "replace")}
+    return note if isinstance(note, dict) else {}

@@ -1,0 +1,21 @@
+#!lua flags=no-writes
+-- include: clock
+-- args: cursor limit
+-- resend: yes
+-- A page of the consumers that have a lease. cursor '0' at the start and after the last page.
+-- Reply: now, cursor, rows {consumer, deadline (Unix ms; -1 marked gone), name, jobs held}
+local page = redis.call('ZSCAN', k_consumers, cursor, 'COUNT', limit)
+local rows = {}
+for i = 1, #page[2], 2 do
+  local consumer, deadline = page[2][i], page[2][i + 1]
+  local hash = k_consumer(consumer)
+  local own = redis.call('HEXISTS', hash, '!claim') + redis.call('HEXISTS', hash, '!name')
+  own = own + redis.call('HEXISTS', hash, '!lease') + redis.call('HEXISTS', hash, '!spared')
+  rows[#rows + 1] = {
+    consumer,
+    deadline == '-inf' and -1 or tonumber(deadline),
+    redis.call('HGET', hash, '!name') or '',
+    redis.call('HLEN', hash) - own,
+  }
+end
+return { now, page[1], rows }

@@ -1,0 +1,37 @@
+-- A dead job may hold its sequence: the block names it, and ends with it whatever way it goes.
+local function home_of(header)
+  local key = header.key
+  if is_ordered(header.lane) then
+    key = ''
+  end
+  return header.lane, key
+end
+
+local function holds_sequence(id, header)
+  local lane, key = home_of(header)
+  return key and redis.call('HGET', k_why, 'h:' .. sequence_of(lane, key)) == id
+end
+
+local function free_sequence(id, header)
+  if holds_sequence(id, header) then
+    local lane, key = home_of(header)
+    local member = 'h:' .. sequence_of(lane, key)
+    redis.call('ZREM', k_blocked, member)
+    redis.call('HDEL', k_why, member)
+    touch_sequence(lane, key)
+  end
+end
+
+-- Says whether there was such a dead job.
+local function discard_dead(id)
+  if redis.call('ZREM', k_dead, id) == 0 then
+    return false
+  end
+  local header = read_header(id)
+  if header and header.lane then
+    free_sequence(id, header)
+  end
+  forget({ id })
+  count_total('discarded', 1)
+  return true
+end

@@ -1,0 +1,76 @@
+#!lua flags=allow-oom
+-- include: clock bell lists record sequence_name holding limits turn reconcile offer changes forget
+-- args: lane limit
+-- resend: yes
+-- Deletes a lane's waiting and delayed jobs, about `limit` a call; what is in flight goes on.
+-- Reply: more (1: call again), purged
+local purged = 0
+
+local function drop(ids)
+  forget(ids)
+  purged = purged + #ids
+end
+
+local function names_of(pairs_list)
+  local ids = {}
+  for i = 1, #pairs_list, 2 do
+    ids[#ids + 1] = pairs_list[i]
+  end
+  return ids
+end
+
+-- A head whose delay blocks its sequence takes the block with it.
+local function drop_sequence(key)
+  local sequence = sequence_of(lane, key)
+  local ids = names_of(redis.call('ZPOPMIN', k_sequence(sequence), limit - purged))
+  local blocker = redis.call('HGET', k_why, 'h:' .. sequence)
+  for _, id in ipairs(ids) do
+    if id == blocker then
+      redis.call('ZREM', k_blocked, 'h:' .. sequence)
+      redis.call('HDEL', k_why, 'h:' .. sequence)
+    end
+  end
+  count_waiting(lane, -#ids)
+  count_total('waiting', -#ids)
+  touch_sequence(lane, key)
+  drop(ids)
+end
+
+-- Tokens stay in `pending` until `offer` finds their sequence empty.
+local unordered = {}
+for _, entry in ipairs(redis.call('ZRANGE', k_pending(lane), 0, limit - 1)) do
+  if entry:byte(1) == 33 then
+    if purged < limit then
+      drop_sequence(entry:sub(2))
+    end
+  elseif purged + #unordered < limit then
+    unordered[#unordered + 1] = entry
+  end
+end
+call_all('ZREM', k_pending(lane), unordered)
+count_waiting(lane, -#unordered)
+count_total('waiting', -#unordered)
+drop(unordered)
+
+for _, key in ipairs(redis.call('ZRANGE', k_out(lane), 0, limit - 1)) do
+  if purged < limit then
+    drop_sequence(key)
+  end
+end
+
+local delayed, ids = {}, {}
+if purged < limit then
+  delayed = redis.call('ZRANGE', k_delayed(lane), 0, limit - purged - 1)
+  for i, member in ipairs(delayed) do
+    ids[i] = member:sub(PLACE_WIDTH + 1)
+  end
+end
+call_all('ZREM', k_delayed(lane), delayed)
+call_all('ZREM', k_scheduled, delayed)
+drop(ids)
+
+count_total('purged', purged)
+touch_lane(lane)
+write_changes()
+local left = redis.call('HEXISTS', k_gwaiting, lane) + redis.call('EXISTS', k_delayed(lane))
+return { left > 0 and purged > 0 and 1 or 0, purged }
