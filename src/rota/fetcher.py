@@ -26,8 +26,9 @@ logger = logging.getLogger("rota.worker")
 
 FIRST_PAUSE_S = 0.05
 MAX_PAUSE_S = 2.0
+CANCEL_S = 0.3
 SETTLE_S = 1.0
-"""How long a stop waits for cancelled handlers, and for the server to take their endings."""
+"""How long a stop waits for cancelled handlers, then for the server to take the endings."""
 LOG_EVERY_S = 60.0
 SUSPECT_PAUSE_S = 1.0
 """How long a job with a death behind it waits while another such job runs here."""
@@ -100,6 +101,7 @@ class Fetcher:
         self._fetching = True
         self._burst = False
         self._lease_lost = False
+        self._calling = False
         self._last_log = -LOG_EVERY_S
         slots.add(self)
 
@@ -131,27 +133,23 @@ class Fetcher:
 
     @property
     def running_jobs(self) -> list[Job]:
-        return [job for job in self._running.tasks.values() if job is not None]
+        # The watchdog's thread asks too: one step copies, another one filters.
+        return [job for job in list(self._running.tasks.values()) if job is not None]
 
     async def finish(self, grace: float) -> None:
         """Waits for what runs, at most `grace` seconds; the rest is cancelled and given back."""
-        await self._until_idle(grace)
-        for task in list(self._running.tasks):
+        await self._until_ended(grace)
+        for task in self._running.tasks:
             task.cancel()
-        await self._until_idle(SETTLE_S)
+        await self._until_ended(CANCEL_S)
+        deadline = time.monotonic() + SETTLE_S
+        while (self._settling or self._calling) and time.monotonic() < deadline:
+            await asyncio.sleep(0.005)
 
-    async def _until_idle(self, patience: float) -> None:
-        deadline = time.monotonic() + patience
-        while (self._running.tasks or self._settling) and time.monotonic() < deadline:
-            if self._running.tasks:
-                left = max(0.0, deadline - time.monotonic())
-                await asyncio.wait(
-                    list(self._running.tasks),
-                    timeout=left,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-            else:
-                await asyncio.sleep(0.005)
+    async def _until_ended(self, patience: float) -> None:
+        """Waits for the entries that run now."""
+        if self._running.tasks:
+            await asyncio.wait(list(self._running.tasks), timeout=patience)
 
     async def close(self) -> int:
         """Leaves the queue; returns how many jobs went back unfinished."""
@@ -189,6 +187,7 @@ class Fetcher:
         while not self._is_drained():
             await self._woken.wait()
             self._woken.clear()
+            self._calling = True
             try:
                 await self._round()
                 pause = FIRST_PAUSE_S
@@ -199,6 +198,8 @@ class Fetcher:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, MAX_PAUSE_S)
                 self._woken.set()
+            finally:
+                self._calling = False
             if self._lease_lost:
                 await self._start_anew()
 
@@ -312,6 +313,9 @@ class Fetcher:
         for job in entry:
             if self._lease_lost or job.id not in self._deliveries.held:
                 return  # given back with the one before it, or another's by now
+            if not self._fetching:
+                self._end(job, Settlement(job.id, job.delivery, "release"))
+                return  # the server gives back what was taken behind it too
             self._running.tasks[current] = job
             ending = await self._run_job(job)
             settling = self._end(job, settlement(job, ending))

@@ -24,6 +24,8 @@ FIRST_PAUSE_S = 0.05
 MAX_PAUSE_S = 2.0
 SPARE_S = 5.0
 """How much longer than its wait a blocked read may take before the link counts as broken."""
+HANG_UP_S = 0.05
+"""How often a wait that is to end is hung up: it may not have begun yet."""
 LOG_EVERY_S = 60.0
 
 
@@ -71,17 +73,19 @@ class Metronome:
         if self._users > 0 or self._blocker is None:
             return
         blocker, self._blocker = self._blocker, None
-        if self._parked and self._client is not None:
-            self._client.hang_up()
-        else:
-            blocker.cancel()
-        await asyncio.gather(blocker, return_exceptions=True)
+        client, self._client = self._client, None
+        while not blocker.done():
+            if self._parked and client is not None:
+                client.hang_up()
+            else:
+                blocker.cancel()
+            await asyncio.wait([blocker], timeout=HANG_UP_S)
         if self._passing is not None:
             await self._passing
-        self._cancel_timer()
-        if self._client is not None and self._users == 0:
-            await self._client.close()
-            self._client = None
+        if self._users == 0:
+            self._cancel_timer()
+        if client is not None:
+            await client.close()
 
     def sending(self, waiter: Waiter) -> None:
         self.bell.sending(waiter)
@@ -140,26 +144,27 @@ class Metronome:
         try:
             while self._pass_again:
                 self._pass_again = False
-                await self._link.run(self._link.store.pass_on(beat_ms=round(self._beat * 1000)))
-        except RotaError as error:
-            self._log(error)
-            await asyncio.sleep(FIRST_PAUSE_S)
-            self._passing = None
-            self._do(self.bell.lost())
+                try:
+                    await self._link.run(self._link.store.pass_on(beat_ms=round(self._beat * 1000)))
+                except RotaError as error:
+                    self._log(error)
+                    if self._users == 0:
+                        return
+                    await asyncio.sleep(FIRST_PAUSE_S)
+                    self._do(self.bell.lost())
         finally:
             self._passing = None
 
     async def _block(self) -> None:
         pause = FIRST_PAUSE_S
-        while True:
+        client = self._client = self._link.own_async_client(reply_timeout=self._beat + SPARE_S)
+        this = asyncio.current_task()
+        while self._blocker is this:
             await self._may_park.wait()
-            if self._client is None:
-                self._client = self._link.own_async_client(reply_timeout=self._beat + SPARE_S)
-            self._parked = True
             try:
-                rang = await self._client.park(self._link.keys, self._beat)
+                rang = await self._park(client)
             except RotaError as error:
-                if self._blocker is None:
+                if self._blocker is not this:
                     return
                 self._log(error)
                 await asyncio.sleep(pause)
@@ -168,10 +173,13 @@ class Metronome:
             else:
                 pause = FIRST_PAUSE_S
                 self._do(self.bell.token() if rang else self.bell.beat())
-                if self._blocker is None:
-                    return
-            finally:
-                self._parked = False
+
+    async def _park(self, client: AsyncClient) -> bool:
+        self._parked = True
+        try:
+            return await client.park(self._link.keys, self._beat)
+        finally:
+            self._parked = False
 
     def _log(self, error: Exception) -> None:
         now = time.monotonic()
@@ -211,13 +219,16 @@ class ThreadMetronome:
         """One consumer less; with the last the blocker ends."""
         with self._change:
             self._users -= 1
-            thread = self._thread
+            thread, client = self._thread, self._client
             if self._users or thread is None:
                 return
+            self._thread = self._client = None
             self._change.notify_all()
-            if self._client is not None:
-                self._client.hang_up()
-        thread.join(self._beat + SPARE_S)
+        deadline = time.monotonic() + self._beat + SPARE_S
+        while thread.is_alive() and time.monotonic() < deadline:
+            if client is not None:
+                client.hang_up()
+            thread.join(HANG_UP_S)
 
     def sending(self, waiter: Waiter) -> None:
         with self._change:

@@ -80,14 +80,32 @@ class Assembled:
     sha: str
 
 
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """What the connection that wrote is asked to wait for, at most `timeout_ms`.
+
+    `fsync`: the server's own append-only file is on disk. `replicas`: so many replicas have the
+    write; with `fsync` they have it on disk too.
+    """
+
+    fsync: bool
+    replicas: int
+    timeout_ms: int
+
+
 @dataclass(slots=True)
 class Call(Generic[T]):
-    """One script call that has not been made yet. `reply = yield from call` in an operation."""
+    """One script call that has not been made yet. `reply = yield from call` in an operation.
+
+    With `confirm` the raw reply is a pair: the script's, and the server's to WAITAOF or WAIT (an
+    error where it refused that, after the script has run).
+    """
 
     script: Script
     keys: Keys
     args: Sequence[str | bytes]
     decode: Callable[[Reply], T]
+    confirm: Confirm | None = None
 
     def __iter__(self) -> Operation[T]:
         return self.decode((yield self))

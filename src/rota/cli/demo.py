@@ -14,7 +14,7 @@ from rota.cli.demo_load import make_load
 from rota.cli.demo_report import Report, reckon
 from rota.cli.demo_run import Stage, play
 from rota.cli.demo_view import open_view, print_summary
-from rota.embedded.temporary import temporary_server
+from rota.embedded.temporary import socket_url, temporary_server
 from rota.errors import RotaError
 
 SHORTEST_S, LENGTH_S, LONGEST_S = 3.0, 15.0, 17.0
@@ -50,7 +50,7 @@ def demo(
 def _run(console: Console, seconds: float, seed: int) -> Report:
     load = make_load(seed, seconds)
     with temporary_server() as server:
-        stage = Stage(load, f"embedded:{server.path}")
+        stage = Stage(load, socket_url(server))
         return asyncio.run(_play(stage, console, limit=2 * seconds))
 
 

@@ -37,6 +37,8 @@ class Book:
     arrivals: dict[str, Arrival]
     sent: dict[str, float] = field(default_factory=dict)
     runs: defaultdict[str, list[Run]] = field(default_factory=lambda: defaultdict(list))
+    busy: int = 0
+    """Handlers that run now. The server counts a job as running until it was told of its end."""
     done: Counter[str] = field(default_factory=Counter)
     waits: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
@@ -61,8 +63,13 @@ class Sight:
 
     elapsed: float
     lanes: dict[str, LaneInfo]
-    info: QueueInfo
     book: Book
+
+    def waiting(self, *tenants: str) -> int:
+        return sum(self.lanes[name].waiting for name in tenants if name in self.lanes)
+
+    def running(self, *tenants: str) -> int:
+        return sum(self.lanes[name].running for name in tenants if name in self.lanes)
 
 
 class Stage:
@@ -75,8 +82,12 @@ class Stage:
         @self.queue.task(lane_from="tenant", id_from="job")
         async def serve(tenant: str, job: str, run: float) -> None:
             start = time.monotonic()
-            await asyncio.sleep(run)
-            self.book.ran(job, Run(start, time.monotonic()))
+            self.book.busy += 1
+            try:
+                await asyncio.sleep(run)
+                self.book.ran(job, Run(start, time.monotonic()))
+            finally:
+                self.book.busy -= 1
 
         self.specs: list[tuple[float, JobSpec]] = [
             (
@@ -108,9 +119,11 @@ async def play(
     finally:
         stop.set()
         worker.stop()
-        await asyncio.gather(working, feeding)
-    info = await queue.info()
-    await queue.close()
+        try:
+            await asyncio.gather(working, feeding)
+            info = await queue.info()
+        finally:
+            await queue.close()
     return end, elapsed, info
 
 
@@ -142,7 +155,7 @@ async def _watch(
         fed = feeding.done()
         info = await stage.queue.info()
         lanes = {lane.name: lane for lane in await stage.queue.lanes(len(TENANTS))}
-        show(Sight(time.monotonic() - began, lanes, info, stage.book))
+        show(Sight(time.monotonic() - began, lanes, stage.book))
         if fed and not (info.waiting or info.running or info.delayed):
             return "finished"
         if stop.is_set() or working.done():

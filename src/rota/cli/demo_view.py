@@ -80,12 +80,11 @@ class PlainView:
         if sight.elapsed < self._next:
             return
         self._next += PLAIN_EVERY_S
-        flood = sight.lanes.get(FLOODER)
         self._print(
             f"{sight.elapsed:5.1f} s   in {len(sight.book.sent):>5,}   "
-            f"done {sight.book.done.total():>5,}   running {sight.info.running:>2}   "
-            f"waiting: {FLOODER} {flood.waiting if flood else 0:>5,}, "
-            f"others {sight.info.waiting - (flood.waiting if flood else 0):>3,}   "
+            f"done {sight.book.done.total():>5,}   running {sight.book.busy:>2}   "
+            f"waiting: {FLOODER} {sight.waiting(FLOODER):>5,}, "
+            f"others {sight.waiting(*SMALL):>3,}   "
             f"median wait: {FLOODER} {duration(sight.book.median_wait(FLOODER))}, "
             f"others {duration(sight.book.median_wait(*SMALL))}"
         )
@@ -133,7 +132,7 @@ class LiveView:
         )
         figures = Text.assemble(
             f"  {done:,}", (" of ", "dim"), f"{self._jobs:,}", (" jobs done   ", "dim"),
-            f"{sight.info.running}", (f" of {SLOTS} slots busy   ", "dim"),
+            f"{sight.book.busy}", (f" of {SLOTS} slots busy   ", "dim"),
             f"{sight.elapsed:.1f} s",
         )  # fmt: skip
         line = Table.grid()
@@ -166,15 +165,14 @@ def _table(sight: Sight, rows: int) -> Table:
 
 
 def _add_row(table: Table, name: str, tenants: list[str], sight: Sight) -> None:
-    lanes = [sight.lanes[tenant] for tenant in tenants if tenant in sight.lanes]
-    waiting = sum(lane.waiting for lane in lanes)
+    waiting = sight.waiting(*tenants)
     done = sum(sight.book.done[tenant] for tenant in tenants)
     wait = sight.book.median_wait(*tenants)
     flooding = tenants == [FLOODER]
     table.add_row(
         Text(name, "bold yellow" if flooding else "" if len(tenants) == 1 else "dim"),
         Text(f"{waiting:,}" if waiting else "·", "" if waiting else "dim"),
-        _running(sum(lane.running for lane in lanes), CEILING if flooding else None),
+        _running(sight.running(*tenants), CEILING if flooding else None),
         Text(f"{done:,}" if done else "·", "" if done else "dim"),
         Text(duration(wait), "dim" if wait is None else "yellow" if wait >= 1 else "green"),
     )

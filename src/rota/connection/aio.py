@@ -15,19 +15,9 @@ from redis.exceptions import TimeoutError as ClientTimeout
 
 from rota.connection.blocking import REPLY_TIMEOUT_S, EmbeddedUse, connection_options
 from rota.connection.faults import Lost, NotSent
-from rota.connection.protocol import (
-    RESEND_WINDOW_S,
-    Command,
-    Drop,
-    Embedded,
-    Pause,
-    Route,
-    Send,
-    Step,
-    Steps,
-    deliver,
-    park,
-)
+from rota.connection.protocol import RESEND_WINDOW_S, deliver, park
+from rota.connection.route import Route
+from rota.connection.steps import Command, Drop, Embedded, Pause, Send, Step, Steps
 from rota.connection.target import Address, Target
 from rota.errors import RotaError, Unavailable
 from rota.keys import Keys
@@ -45,6 +35,7 @@ class _Pool:
         self._room = asyncio.Semaphore(size)
         self._idle: dict[Address, list[Any]] = {}
         self._busy: set[Any] = set()
+        self._closed = False
         self._keeper: AsyncGenerator[None, None] | None = None
 
     async def open(self) -> None:
@@ -56,6 +47,7 @@ class _Pool:
         try:
             yield
         finally:
+            self._closed = True
             await self.drop()
 
     async def close(self) -> None:
@@ -73,14 +65,20 @@ class _Pool:
                 replies = [await _read(connection) for _ in commands]
             except (ClientConnectionError, ClientTimeout, OSError) as error:
                 await connection.disconnect(nowait=True)
+                # What broke one has broken the others, most likely.
+                await self.drop(address, nowait=True)
                 raise Lost(f"{address}: {error}") from error
             except BaseException:
                 # Cancelled with a reply on its way: the next call must not read it.
                 await connection.disconnect(nowait=True)
                 raise
             finally:
+                spent = self._closed or connection not in self._busy
                 self._busy.discard(connection)
-            self._idle.setdefault(address, []).append(connection)
+            if spent:
+                await connection.disconnect(nowait=True)
+            else:
+                self._idle.setdefault(address, []).append(connection)
             return replies
 
     async def _take(self, address: Address) -> Any:
@@ -109,15 +107,15 @@ class _Pool:
 
     def hang_up(self) -> None:
         """See `blocking.Client.hang_up`."""
-        for connection in list(self._busy):
-            writer = getattr(connection, "_writer", None)
+        while self._busy:
+            writer = getattr(self._busy.pop(), "_writer", None)
             if writer is not None and writer.can_write_eof():
                 writer.write_eof()
 
-    async def drop(self, address: Address | None = None) -> None:
+    async def drop(self, address: Address | None = None, *, nowait: bool = False) -> None:
         gone = [address] if address else list(self._idle)
         for connection in [c for one in gone for c in self._idle.pop(one, [])]:
-            await connection.disconnect()
+            await connection.disconnect(nowait=nowait)
 
 
 async def _read(connection: Any) -> Reply:
@@ -219,6 +217,8 @@ class AsyncClient:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
+            for other in [one for one in self._pools if one.is_closed()]:
+                del self._pools[other]  # its pool knows its loop: neither would go by itself
             pool = self._pools[loop] = _Pool(self.target, self._size, self._reply_timeout)
             await pool.open()
         return pool

@@ -20,19 +20,9 @@ from redis.retry import Retry
 
 from rota import embedded
 from rota.connection.faults import Lost, NotSent
-from rota.connection.protocol import (
-    RESEND_WINDOW_S,
-    Command,
-    Drop,
-    Embedded,
-    Pause,
-    Route,
-    Send,
-    Step,
-    Steps,
-    deliver,
-    park,
-)
+from rota.connection.protocol import RESEND_WINDOW_S, deliver, park
+from rota.connection.route import Route
+from rota.connection.steps import Command, Drop, Embedded, Pause, Send, Step, Steps
 from rota.connection.target import Address, Target
 from rota.errors import RotaError, Unavailable
 from rota.keys import Keys
@@ -113,14 +103,19 @@ class _Pool:
             replies = [_read(connection) for _ in commands]
         except (ClientConnectionError, ClientTimeout, OSError) as error:
             connection.disconnect()
+            self.drop(address)  # what broke one has broken the others, most likely
             raise Lost(f"{address}: {error}") from error
         except BaseException:
             connection.disconnect()
             raise
         finally:
+            hung_up = connection not in self._busy
             self._busy.discard(connection)
-        with self._lock:
-            self._idle.setdefault(address, []).append(connection)
+        if hung_up:
+            connection.disconnect()
+        else:
+            with self._lock:
+                self._idle.setdefault(address, []).append(connection)
         return replies
 
     def _take(self, address: Address) -> Any:
@@ -133,6 +128,7 @@ class _Pool:
         try:
             connection.connect()
         except ResponseError as error:
+            connection.disconnect()
             raise Unavailable(f"{self._target.display} refused the connection: {error}") from error
         except (RedisError, OSError) as error:
             connection.disconnect()
@@ -147,8 +143,8 @@ class _Pool:
     def hang_up(self) -> None:
         """Says on connections in use that nothing more will be sent: a wait ends at once, and a
         token already on its way is still read."""
-        for connection in list(self._busy):
-            half_close(getattr(connection, "_sock", None))
+        while self._busy:
+            half_close(getattr(self._busy.pop(), "_sock", None))
 
     def drop(self, address: Address | None = None) -> None:
         with self._lock:

@@ -1,0 +1,83 @@
+"""Calls sent together: which are answered, which are still to be sent, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from rota.connection.route import Facts
+from rota.connection.steps import Command
+from rota.connection.target import Address
+from rota.errors import ConfigError, ServerTooOld
+from rota.scripting import Call, Confirm, Library, Reply
+
+
+class Batch:
+    """Calls of one queue under way."""
+
+    def __init__(self, calls: Sequence[Call[Any]], library: Library) -> None:
+        self._calls = calls
+        self._library = library
+        self._pending = list(range(len(calls)))
+        self.replies: list[Reply] = [None] * len(calls)
+        self.asked: Address | None = None
+        """Where a migrating slot's owner sent us, for the next sending only."""
+
+    def check(self, facts: Facts | None) -> None:
+        """Refuses, before anything is written, a confirmation that the server cannot give."""
+        if facts is None or not any(c.confirm and c.confirm.fsync for c in self._calls):
+            return
+        if not facts.confirms_fsync:
+            raise ServerTooOld(
+                f"durable: {facts} cannot confirm an fsync (WAITAOF needs Redis 7.2 or Valkey); "
+                "nothing was written"
+            )
+        if not facts.appends:
+            raise ConfigError(
+                "durable: expected a server with its append-only file on (appendonly yes), "
+                "this one has it off; nothing was written"
+            )
+
+    def commands(self) -> list[Command]:
+        commands: list[Command] = []
+        for i in self._pending:
+            call = self._calls[i]
+            sha = self._library.assemble(call.script).sha
+            if self.asked is not None:
+                commands.append(("ASKING",))
+            commands.append(("EVALSHA", sha, 2, call.keys.config, call.keys.none, *call.args))
+            if call.confirm is not None:
+                commands.append(_wait(call.confirm))
+        return commands
+
+    def sort(self, results: Sequence[Reply]) -> list[ResponseError]:
+        """Keeps what was answered; what was refused stays pending. The refusals, in order."""
+        rest = iter(results)
+        errors, refused = [], []
+        for i in self._pending:
+            if self.asked is not None:
+                next(rest)
+            result = next(rest)
+            waited = next(rest) if self._calls[i].confirm is not None else None
+            if isinstance(result, ResponseError):
+                errors.append(result)
+                refused.append(i)
+            else:
+                self.replies[i] = result if waited is None else (result, waited)
+        self._pending, self.asked = refused, None
+        return errors
+
+    def may_be_sent_again(self) -> bool:
+        return all(self._calls[i].script.resend for i in self._pending)
+
+    def texts(self) -> set[str]:
+        """The scripts of what is pending."""
+        return {self._library.assemble(self._calls[i].script).text for i in self._pending}
+
+
+def _wait(confirm: Confirm) -> Command:
+    if confirm.fsync:
+        return ("WAITAOF", 1, confirm.replicas, confirm.timeout_ms)
+    return ("WAIT", confirm.replicas, confirm.timeout_ms)

@@ -1,0 +1,255 @@
+"""The script loader: headers, stubs, includes, and the flags of design section 6."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+from rota import scripting, scripts
+from rota.keys import Keys
+from rota.model import JobSpec
+from rota.scripting import BOUND, LIBRARY, Call, Library, Packed, Reply, Script, Tail
+from rota.store import Store
+
+FOLDER = files("rota") / "lua"
+SHIPPED = sorted(path.name.removesuffix(".lua") for path in FOLDER.iterdir() if path.is_file())
+KEYS = Keys("q")
+
+
+@pytest.fixture
+def lua(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """A folder of scripts in memory, path → text; what is bound meanwhile is forgotten."""
+    texts: dict[str, str] = {}
+    bound = dict(BOUND)
+    monkeypatch.setattr(scripting, "_read", texts.__getitem__)
+    scripting.load.cache_clear()
+    yield texts
+    scripting.load.cache_clear()
+    BOUND.clear()
+    BOUND.update(bound)
+
+
+def _raw(reply: Reply) -> Reply:
+    return reply
+
+
+# ── headers ─────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "first line must be '#!lua'"),
+        ("-- resend: yes\n", "first line must be '#!lua'"),
+        ("#!lua flags=allow-oom, no-writes\n-- resend: yes\n", "first line must be '#!lua'"),
+        ("#!lua flags=\n-- resend: yes\n", "first line must be '#!lua'"),
+        ("#!LUA\n-- resend: yes\n", "first line must be '#!lua'"),
+        ("#!lua\nreturn 1\n", "header needs '-- resend: yes' or '-- resend: no'"),
+        ("#!lua\n-- resend:\n", "header needs '-- resend: yes'"),
+        ("#!lua\n-- resend: perhaps\n", "header needs '-- resend: yes'"),
+        ("#!lua\n-- resend: yes no\n", "header needs '-- resend: yes'"),
+    ],
+)
+def test_a_wrong_header_fails_at_import(lua: dict[str, str], text: str, complaint: str) -> None:
+    lua["odd.lua"] = text
+    with pytest.raises(ValueError, match=f"odd.lua: {re.escape(complaint)}"):
+        scripting.load("odd")
+
+
+def test_a_header_is_read(lua: dict[str, str]) -> None:
+    lua["odd.lua"] = "#!lua flags=allow-oom\n-- include: a b\n-- args: x y\n-- resend: no\nreturn x"
+    script = scripting.load("odd")
+    assert script.flags == "#!lua flags=allow-oom"
+    assert (script.includes, script.arguments, script.resend) == (("a", "b"), ("x", "y"), False)
+
+
+def test_a_missing_script_fails_at_import() -> None:
+    def no_such_script(keys: Keys) -> None: ...
+
+    with pytest.raises(FileNotFoundError):
+        scripting.script(_raw)(no_such_script)
+
+
+# ── stubs ───────────────────────────────────────────────────────────────────────────────────
+
+
+def wrong_order(keys: Keys, *, number: int, name: str) -> None: ...
+def one_missing(keys: Keys, *, name: str) -> None: ...
+def one_more(keys: Keys, *, name: str, number: int, more: int) -> None: ...
+def renamed(keys: Keys, *, name: str, count: int) -> None: ...
+
+
+@pytest.mark.parametrize("stub", [wrong_order, one_missing, one_more, renamed])
+def test_a_stub_that_does_not_fit_its_file_fails_at_import(
+    lua: dict[str, str], stub: Callable[..., None]
+) -> None:
+    lua[f"{stub.__name__}.lua"] = "#!lua\n-- args: name number\n-- resend: yes\nreturn 1"
+    with pytest.raises(TypeError, match=rf"{stub.__name__}\.lua takes \('name', 'number'\)"):
+        scripting.script(_raw)(stub)
+    assert stub.__name__ not in BOUND
+
+
+def early_tail(keys: Keys, *, bodies: Tail, name: str) -> None: ...
+
+
+def test_a_tail_is_the_last_argument(lua: dict[str, str]) -> None:
+    lua["early_tail.lua"] = "#!lua\n-- args: bodies name\n-- resend: yes\nreturn 1"
+    with pytest.raises(TypeError, match="a Tail must be the last argument"):
+        scripting.script(_raw)(early_tail)
+
+
+def unknown_type(keys: Keys, *, name: list[str]) -> None: ...
+
+
+def test_an_argument_of_a_type_that_cannot_be_bound_fails_at_import(lua: dict[str, str]) -> None:
+    lua["unknown_type.lua"] = "#!lua\n-- args: name\n-- resend: yes\nreturn 1"
+    with pytest.raises(KeyError):
+        scripting.script(_raw)(unknown_type)
+
+
+def bound(
+    keys: Keys, *, name: str, n: int, x: float, yes: bool, table: Packed, rest: Tail
+) -> None: ...
+
+
+def test_arguments_become_locals_of_their_name_and_type(lua: dict[str, str]) -> None:
+    lua["bound.lua"] = "#!lua\n-- args: name n x yes table rest\n-- resend: yes\nreturn n"
+    call: Call[Any] = scripting.script(_raw)(bound)(
+        KEYS, name="a", n=3, x=0.1, yes=True, table=Packed([1]), rest=Tail([b"p", b"q"])
+    )
+    assert call.script.binding.splitlines() == [
+        "local name = ARGV[1]",
+        "local n = tonumber(ARGV[2])",
+        "local x = tonumber(ARGV[3])",
+        "local yes = ARGV[4] == '1'",
+        "local table = cmsgpack.unpack(ARGV[5])",
+        "local rest = {unpack(ARGV, 6)}",
+    ]
+    assert call.args == ["a", "3", "0.1", "1", b"\x91\x01", b"p", b"q"]
+
+
+def test_a_call_in_an_operation_gives_its_decoded_reply(lua: dict[str, str]) -> None:
+    lua["bound.lua"] = "#!lua\n-- args: name n x yes table rest\n-- resend: yes\nreturn n"
+    call = scripting.script(int)(bound)(
+        KEYS, name="a", n=3, x=0.1, yes=True, table=Packed([1]), rest=Tail([])
+    )
+    steps = iter(call)
+    assert next(steps) is call
+    with pytest.raises(StopIteration) as stop:
+        steps.send(b"7")
+    assert stop.value.value == 7
+
+
+# ── assembling ──────────────────────────────────────────────────────────────────────────────
+
+
+def _script(body: str, *includes: str) -> Script:
+    return Script("odd", "#!lua", includes, (), True, body)
+
+
+def test_an_unknown_include_fails_when_assembled() -> None:
+    with pytest.raises(FileNotFoundError, match=r"no_such_part\.lua"):
+        Library().assemble(_script("return 1", "no_such_part"))
+
+
+def test_an_unknown_key_fails_when_assembled() -> None:
+    with pytest.raises(LookupError, match="no such key in the catalogue: nowhere"):
+        Library().assemble(_script("return redis.call('GET', k_nowhere)"))
+
+
+def test_keys_an_include_mentions_are_there() -> None:
+    text = Library().assemble(_script("ring_bell()", "bell")).text
+    assert text.index("local k_wake") < text.index("local function ring_bell")
+
+
+def test_a_swapped_include_takes_the_place_of_the_shipped_one() -> None:
+    shipped, swapped = Library(), Library({"clock": "local now = 5"})
+    script = BOUND["join"]
+    assert "redis.call('TIME')" in shipped.assemble(script).text
+    assert "redis.call('TIME')" not in swapped.assemble(script).text
+    assert "local now = 5" in swapped.assemble(script).text
+    assert shipped.assemble(script).sha != swapped.assemble(script).sha
+
+
+def test_a_script_is_assembled_once() -> None:
+    library = Library()
+    assert library.assemble(BOUND["join"]) is library.assemble(BOUND["join"])
+
+
+# ── the shipped scripts ─────────────────────────────────────────────────────────────────────
+
+
+def test_every_file_is_bound_to_a_stub_and_back() -> None:
+    assert sorted(BOUND) == SHIPPED
+    assert all(callable(getattr(scripts, name)) for name in SHIPPED)
+
+
+def test_every_include_is_used_by_a_script() -> None:
+    used = {name for script in BOUND.values() for name in script.includes}
+    parts = {path.name.removesuffix(".lua") for path in (FOLDER / "lib").iterdir()}
+    assert parts == used
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_no_body_mentions_its_arguments_by_position(name: str) -> None:
+    script = BOUND[name]
+    parts = [(FOLDER / "lib" / f"{part}.lua").read_text() for part in script.includes]
+    for text in (script.body, *parts):
+        assert not re.search(r"\b(KEYS|ARGV)\b", text)
+        assert not re.search(r"['\"]emq", text), "a key that the key module has not built"
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_no_script_includes_a_part_twice(name: str) -> None:
+    includes = BOUND[name].includes
+    assert len(includes) == len(set(includes))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_sha_is_that_of_the_text(name: str) -> None:
+    assembled = LIBRARY.assemble(BOUND[name])
+    assert assembled.sha == hashlib.sha1(assembled.text.encode()).hexdigest()
+    assert assembled.text.startswith(BOUND[name].flags + "\n")
+
+
+REFUSED_WHEN_FULL = {"enqueue", "replay", "move"}
+READERS = {name for name in SHIPPED if re.search(r"_(info|page)$|^(page|stats|explain|audit)$", name)}
+NEVER_TWICE = {"exchange"}
+"""A claim sent again would claim again; everything else is as good sent twice as once."""
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_flags_say_what_a_full_server_still_does(name: str) -> None:
+    expected = "#!lua flags=allow-oom"
+    if name in REFUSED_WHEN_FULL:
+        expected = "#!lua"
+    elif name in READERS:
+        expected = "#!lua flags=no-writes"
+    assert BOUND[name].flags == expected
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_only_a_claim_must_not_be_sent_twice(name: str) -> None:
+    assert BOUND[name].resend == (name not in NEVER_TWICE)
+
+
+@pytest.mark.parametrize("name", sorted(READERS))
+def test_a_reader_calls_no_command_that_writes(name: str) -> None:
+    text = LIBRARY.assemble(BOUND[name]).text
+    commands = set(re.findall(r"redis\.p?call\('(\w+)'", text))
+    writers = {"SET", "DEL", "HSET", "HDEL", "ZADD", "ZREM", "LPUSH", "INCR", "INCRBY", "SADD"}
+    called = commands & writers
+    # A shared include may hold a function that writes and that a reader never calls.
+    assert not called or not re.search(r"^redis\.call\('(SET|DEL|[HZ]\w+|LPUSH)", text, re.M)
+
+
+def test_every_script_declares_config_and_none_only() -> None:
+    operation = Store(KEYS).enqueue([JobSpec(task="t")])
+    call = next(operation)
+    assert isinstance(call, Call)
+    assert (call.keys.config, call.keys.none) == ("emq:{q}:config", "emq:{q}:none")
