@@ -47,10 +47,10 @@ class Metronome:
         self.bell: Doorbell[Waiter] = Doorbell(beat=beat)
         self._client: AsyncClient | None = None
         self._blocker: asyncio.Task[None] | None = None
+        self._parked: set[AsyncClient] = set()
         self._passing: asyncio.Task[None] | None = None
         self._pass_again = False
         self._may_park = asyncio.Event()
-        self._parked = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
         self._users = 0
@@ -75,17 +75,17 @@ class Metronome:
         blocker, self._blocker = self._blocker, None
         client, self._client = self._client, None
         while not blocker.done():
-            if self._parked and client is not None:
+            if client in self._parked:
                 client.hang_up()
             else:
                 blocker.cancel()
             await asyncio.wait([blocker], timeout=HANG_UP_S)
         if self._passing is not None:
-            await self._passing
+            await asyncio.wait([self._passing], timeout=SPARE_S)
         if self._users == 0:
             self._cancel_timer()
-        if client is not None:
-            await client.close()
+            if self._passing is not None:
+                self._passing.cancel()
 
     def sending(self, waiter: Waiter) -> None:
         self.bell.sending(waiter)
@@ -156,8 +156,14 @@ class Metronome:
             self._passing = None
 
     async def _block(self) -> None:
-        pause = FIRST_PAUSE_S
         client = self._client = self._link.own_async_client(reply_timeout=self._beat + SPARE_S)
+        try:
+            await self._keep_parked(client)
+        finally:
+            await client.close()
+
+    async def _keep_parked(self, client: AsyncClient) -> None:
+        pause = FIRST_PAUSE_S
         this = asyncio.current_task()
         while self._blocker is this:
             await self._may_park.wait()
@@ -175,11 +181,11 @@ class Metronome:
                 self._do(self.bell.token() if rang else self.bell.beat())
 
     async def _park(self, client: AsyncClient) -> bool:
-        self._parked = True
+        self._parked.add(client)
         try:
             return await client.park(self._link.keys, self._beat)
         finally:
-            self._parked = False
+            self._parked.discard(client)
 
     def _log(self, error: Exception) -> None:
         now = time.monotonic()
@@ -202,6 +208,7 @@ class ThreadMetronome:
         self._change = threading.Condition(threading.RLock())
         self._thread: threading.Thread | None = None
         self._client: Client | None = None
+        self._parked = False
         self._pass_wanted = False
         self._users = 0
         self._last_log = -LOG_EVERY_S
@@ -276,42 +283,51 @@ class ThreadMetronome:
                     action.waiter.poke()
                 case PassOn():
                     self._pass_wanted = True
+                    if self._parked and self._client is not None:
+                        self._client.hang_up()  # the blocker is to pass it on now
         self._change.notify_all()
 
     def _block(self) -> None:
         client = self._link.own_client(reply_timeout=self._beat + SPARE_S, resend_window=0)
-        pause = FIRST_PAUSE_S
+        this = threading.current_thread()
         with self._change:
-            self._client = client
+            if self._thread is this:
+                self._client = client
         try:
-            while True:
-                with self._change:
-                    while self._users and not (self._pass_wanted or self.bell.wants_park()):
-                        self._change.wait()
-                    if not self._users and not self._pass_wanted:
-                        self._thread = None
-                        return
-                    passing, self._pass_wanted = self._pass_wanted, False
-                try:
-                    if passing:
-                        beat_ms = round(self._beat * 1000)
-                        client.run(self._link.store.pass_on(beat_ms=beat_ms))
-                        continue
-                    rang = client.park(self._link.keys, self._beat)
-                except RotaError as error:
-                    if not self._users:
-                        continue
-                    self._log(error)
-                    time.sleep(pause)
-                    pause = min(2 * pause, MAX_PAUSE_S)
-                    with self._change:
-                        self._do(self.bell.lost())
-                else:
-                    pause = FIRST_PAUSE_S
-                    with self._change:
-                        self._do(self.bell.token() if rang else self.bell.beat())
+            self._keep_parked(client, this)
         finally:
             client.close()
+
+    def _keep_parked(self, client: Client, this: threading.Thread) -> None:
+        pause = FIRST_PAUSE_S
+        while True:
+            with self._change:
+                while self._thread is this and not (self._pass_wanted or self.bell.wants_park()):
+                    self._change.wait()
+                passing, self._pass_wanted = self._pass_wanted, False
+                if self._thread is not this and not passing:
+                    return
+                self._parked = not passing
+            try:
+                if passing:
+                    beat_ms = round(self._beat * 1000)
+                    client.run(self._link.store.pass_on(beat_ms=beat_ms))
+                    continue
+                rang = client.park(self._link.keys, self._beat)
+            except RotaError as error:
+                if self._thread is not this or self._pass_wanted:
+                    continue  # hung up
+                self._log(error)
+                time.sleep(pause)
+                pause = min(2 * pause, MAX_PAUSE_S)
+                with self._change:
+                    self._do(self.bell.lost())
+            else:
+                pause = FIRST_PAUSE_S
+                with self._change:
+                    self._do(self.bell.token() if rang else self.bell.beat())
+            finally:
+                self._parked = False
 
     def _log(self, error: Exception) -> None:
         now = time.monotonic()

@@ -2,7 +2,10 @@
 
 target.py     a URL, read and checked
 faults.py     what went wrong, and whether sending again is safe
-protocol.py   one call from script to reply: routing, lost script caches, resending; no I/O
+protocol.py   one call from script to reply: what is sent, and sent again; no I/O
+route.py      which server serves a queue, and what that server can do
+batch.py      calls sent together, and what became of each
+steps.py      what the protocol asks of a driver
 blocking.py   drives the protocol over blocking sockets
 aio.py        drives it over asyncio
 """

@@ -26,6 +26,8 @@ RESEND_WINDOW_S = 10.0
 """How long a call is sent again before it fails. Receipts of enqueue calls live for 60 s."""
 FIRST_PAUSE_S = 0.02
 MAX_PAUSE_S = 1.0
+MAX_DETOURS = 8
+"""How often scripts are loaded or another node is asked before the first pause."""
 
 
 def deliver(
