@@ -10,9 +10,10 @@ from datetime import timedelta
 from types import TracebackType
 
 from rota import config
+from rota.connection.faults import Lost
 from rota.deliveries import Decode, Deliveries, Taken
 from rota.endings import Ending, settlement
-from rota.errors import LeaseLost
+from rota.errors import LeaseLost, RotaError
 from rota.model import Answer, Job
 from rota.scripting import Operation
 from rota.signals import Bury, Release, Retry
@@ -56,18 +57,27 @@ class _Shared:
     def _mark_lost(self) -> None:
         self._lost = True
 
-    def _keep(self) -> None:
+    def _join(self) -> Operation[None]:
+        """Starts under a fresh identity. The lease counts from before the server made it."""
+        self._station.keeper.remove(self.id)
+        began = time.monotonic()
+        yield from self._deliveries.join()
         self._lost = False
-        self._station.keeper.add(self.id, self._lease, self._mark_lost)
+        self._station.keeper.add(self.id, self._lease, self._mark_lost, since=began)
 
-    def _check_lease(self) -> None:
-        if self._lost or not self._station.keeper.is_alive(self.id):
+    @property
+    def _is_alive(self) -> bool:
+        return not self._lost and self._station.keeper.is_alive(self.id)
+
+    def _check_lease(self, jobs: Iterable[Job]) -> None:
+        if not self._is_alive:
             self._lost = True
+        if self._lost or any(self._deliveries.is_of_lost_lease(job) for job in jobs):
             raise LeaseLost(f"the lease of consumer {self.id} is gone: its jobs are others' now")
 
     def _settle(self, pairs: Sequence[tuple[Job, Ending]]) -> Operation[list[Answer]]:
         settlements = [settlement(job, ending) for job, ending in pairs]
-        self._check_lease()
+        self._check_lease(job for job, _ in pairs)
         answers = yield from self._deliveries.settle(settlements)
         if "lost" in answers:
             self._lost = True
@@ -107,10 +117,10 @@ class Consumer(_Shared):
         super().__init__(station, lease=lease, prefetch=prefetch, decode=decode)
         self._woken = asyncio.Event()
         self._turn = asyncio.Lock()
+        self._mending: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Consumer:
-        await self._link.run(self._deliveries.join())
-        self._keep()
+        await self._link.run(self._join())
         self._station.metronome().enter()
         return self
 
@@ -120,6 +130,8 @@ class Consumer(_Shared):
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
+        if self._mending is not None:
+            self._mending.cancel()  # leaving gives back all it holds
         self._station.metronome().gone(self)
         self._station.keeper.remove(self.id)
         try:
@@ -146,10 +158,25 @@ class Consumer(_Shared):
         finished = _each(done)
         async with self._turn:
             if finished:
-                self._check_lease()
-            elif self._lost or not self._station.keeper.is_alive(self.id):
-                await self._start_anew()
-            return await self._claim(finished, n, time.monotonic() + patience)
+                self._check_lease(finished)
+            elif not self._is_alive:
+                await self._link.run(self._join())
+            try:
+                return await self._claim(finished, n, time.monotonic() + patience)
+            except asyncio.CancelledError:
+                if self._deliveries.unsure:
+                    self._mending = asyncio.get_running_loop().create_task(self._mend())
+                raise
+
+    async def _mend(self) -> None:
+        """What a cancelled claim may have brought goes back, even if no other claim follows."""
+        async with self._turn:
+            if self._deliveries.unsure:
+                try:
+                    await self._link.run(self._reconcile())
+                except RotaError:
+                    return  # the next claim tries again
+                self._station.metronome().failed(self)
 
     async def _claim(self, done: list[Job], n: int, deadline: float) -> list[Job]:
         metronome = self._station.metronome()
@@ -162,11 +189,19 @@ class Consumer(_Shared):
             metronome.sending(self)
             try:
                 taken = await self._link.run(self._exchange(done, n, park=park))
-            except BaseException:
+            except BaseException as error:
                 metronome.failed(self)
+                if isinstance(error, Lost):
+                    continue
+                if isinstance(error, LeaseLost) and not done and not self.held:
+                    await self._link.run(self._join())
+                    continue
                 raise
             done = []
             reply = taken.reply
+            if self._deliveries.unsure:
+                metronome.failed(self)
+                continue
             if len(reply.entries) >= n:
                 metronome.busy(self, left=reply.left)
                 return taken.jobs
@@ -189,11 +224,6 @@ class Consumer(_Shared):
             self._station.metronome().gone(self)
             raise
         return True
-
-    async def _start_anew(self) -> None:
-        self._station.keeper.remove(self.id)
-        await self._link.run(self._deliveries.join())
-        self._keep()
 
     async def complete(self, jobs: Jobs) -> list[Answer]:
         """Ends jobs as done. Answers per job: `ok`, or `settled` where it had ended before."""
@@ -236,8 +266,7 @@ class SyncConsumer(_Shared):
         self._turn = threading.Lock()
 
     def __enter__(self) -> SyncConsumer:
-        self._link.run_sync(self._deliveries.join())
-        self._keep()
+        self._link.run_sync(self._join())
         self._station.thread_metronome.enter()
         return self
 
@@ -266,9 +295,9 @@ class SyncConsumer(_Shared):
         finished = _each(done)
         with self._turn:
             if finished:
-                self._check_lease()
-            elif self._lost or not self._station.keeper.is_alive(self.id):
-                self._start_anew()
+                self._check_lease(finished)
+            elif not self._is_alive:
+                self._link.run_sync(self._join())
             return self._claim(finished, n, time.monotonic() + patience)
 
     def _claim(self, done: list[Job], n: int, deadline: float) -> list[Job]:
@@ -282,11 +311,19 @@ class SyncConsumer(_Shared):
             metronome.sending(self)
             try:
                 taken = self._link.run_sync(self._exchange(done, n, park=park))
-            except BaseException:
+            except BaseException as error:
                 metronome.failed(self)
+                if isinstance(error, Lost):
+                    continue
+                if isinstance(error, LeaseLost) and not done and not self.held:
+                    self._link.run_sync(self._join())
+                    continue
                 raise
             done = []
             reply = taken.reply
+            if self._deliveries.unsure:
+                metronome.failed(self)
+                continue
             if len(reply.entries) >= n:
                 metronome.busy(self, left=reply.left)
                 return taken.jobs
@@ -298,11 +335,6 @@ class SyncConsumer(_Shared):
             if taken.entries or not park or not metronome.wait(self._woken.is_set, deadline):
                 metronome.gone(self)
                 return taken.jobs
-
-    def _start_anew(self) -> None:
-        self._station.keeper.remove(self.id)
-        self._link.run_sync(self._deliveries.join())
-        self._keep()
 
     def complete(self, jobs: Jobs) -> list[Answer]:
         return self.settle([(job, None) for job in _each(jobs)])

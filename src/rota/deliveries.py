@@ -5,7 +5,7 @@ Operations without I/O; the worker's loop, the async and the blocking consumer a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rota.endings import burial
@@ -53,12 +53,14 @@ class Deliveries:
         self._lease_ms = lease_ms
         self._decode = decode
         self._number = 0
+        self._joined_at = 0
         self.unsure = False
 
     def join(self) -> Operation[None]:
         """Starts under a fresh identity; what was held is another's by now."""
         self.held.clear()
         self.unsure = False
+        self._joined_at = self._number
         self.id = new_nonce()
         yield from self._store.join(self.id, lease_ms=self._lease_ms, name=process_name())
 
@@ -88,20 +90,35 @@ class Deliveries:
             park=park,
             done=[(job.id, job.delivery) for job in done],
         )
-        self.unsure = reply.status == "stale"
-        self._let_go(job.id for job in done)
+        for job in done:
+            self._let_go(job.id, job.delivery)
         if reply.status == "lost":
             raise LeaseLost(f"the lease of consumer {self.id} is gone")
-        return Taken((yield from self._open(reply, str(number))), reply)
+        entries, refused = self._open(reply, str(number))
+        if refused:
+            yield from self._store.settle(self.id, refused)
+        # Only now: had burying failed, what came with it would be given back by reconciling.
+        self.held.update((job.id, job) for entry in entries for job in entry)
+        self.unsure = reply.status == "stale"
+        return Taken(entries, reply)
 
     def settle(self, settlements: Sequence[Settlement]) -> Operation[list[Answer]]:
         """Ends deliveries, each in its own way; jobs answered are no longer held."""
         answers = yield from self._store.settle(self.id, settlements)
         for settlement, answer in zip(settlements, answers, strict=True):
-            job = self.held.pop(settlement.id, None)
-            if job is not None and job.sequence and answer == "ok" and _stops(settlement):
+            job = self._let_go(settlement.id, settlement.delivery)
+            # Also where the answer is `settled`: then the first sending, unheard, has done it.
+            if job is not None and job.sequence and answer != "lost" and _stops(settlement):
                 self._let_go_behind(job)
         return answers
+
+    def is_held(self, job: Job) -> bool:
+        """Whether this very delivery is in its hands."""
+        return self.held.get(job.id) is job
+
+    def is_of_lost_lease(self, job: Job) -> bool:
+        """Whether it was claimed before the consumer had to start anew."""
+        return int(job.delivery) <= self._joined_at
 
     def start(self, job: Job) -> Operation[bool]:
         """Marks a job with a death behind it as started; False: it must not be run."""
@@ -127,41 +144,40 @@ class Deliveries:
             del self.held[id]
         self.unsure = False
 
-    def _let_go(self, ids: Iterable[str]) -> None:
-        for id in ids:
-            self.held.pop(id, None)
+    def _let_go(self, id: str, delivery: str) -> Job | None:
+        job = self.held.get(id)
+        if job is None or job.delivery != delivery:
+            return None
+        return self.held.pop(id)
 
     def _let_go_behind(self, job: Job) -> None:
         """The server has given back what was taken behind the job in its sequence."""
-        self._let_go(
-            [
-                other.id
-                for other in self.held.values()
-                if other.sequence == job.sequence and other.place > job.place
-            ]
-        )
+        for other in list(self.held.values()):
+            if other.sequence == job.sequence and other.place > job.place:
+                del self.held[other.id]
 
-    def _open(self, reply: Exchanged, delivery: str) -> Operation[list[list[Job]]]:
-        """The jobs that can be run; those that cannot go to the dead, their bytes kept."""
+    def _open(self, reply: Exchanged, delivery: str) -> tuple[list[list[Job]], list[Settlement]]:
+        """The jobs that can be run, and how those end that cannot: dead, their bytes kept."""
         entries: list[list[Job]] = []
         refused: list[Settlement] = []
         for claimed in reply.entries:
-            entry = []
+            entry: list[Job] = []
             for one in claimed:
                 job, why = self._read(one, delivery, reply.now)
                 if why is not None:
                     hold = job is not None and job.on_dead == "hold"
-                    refused.append(burial(one.id, delivery, why, hold=hold))
+                    if hold and entry:
+                        # It may stop its sequence only when it is the head: next time.
+                        refused.append(Settlement(one.id, delivery, "release"))
+                    else:
+                        refused.append(burial(one.id, delivery, why, hold=hold))
                     if hold:
                         break  # the server gives back what was taken behind it
                 elif job is not None:
                     entry.append(job)
             if entry:
                 entries.append(entry)
-        self.held.update((job.id, job) for entry in entries for job in entry)
-        if refused:
-            yield from self._store.settle(self.id, refused)
-        return entries
+        return entries, refused
 
     def _read(self, claimed: Claimed, delivery: str, now: int) -> tuple[Job | None, str | None]:
         """The job, and why it cannot be run."""
@@ -180,4 +196,4 @@ class Deliveries:
 
 def _stops(settlement: Settlement) -> bool:
     """Whether this ending gives back what the same consumer took behind the job."""
-    return settlement.action in ("retry", "release") or settlement.hold
+    return settlement.hold if settlement.action == "bury" else settlement.action != "complete"

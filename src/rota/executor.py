@@ -66,7 +66,9 @@ class Executor:
             return Retry(error="the handler cancelled itself")
         except Exception as error:
             return _failure(error)
-        except (SystemExit, KeyboardInterrupt) as error:
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # SystemExit, or what other libraries raise past Exception
             return _failure(error)
         return None
 
@@ -74,7 +76,7 @@ class Executor:
         context = contextvars.copy_context()
         began = time.monotonic()
         work = asyncio.get_running_loop().run_in_executor(
-            self._threads, lambda: context.run(task.function, *job.args, **job.kwargs)
+            self._threads, context.run, _call, job, task
         )
         try:
             await asyncio.shield(work)
@@ -93,6 +95,14 @@ class Executor:
     def close(self) -> None:
         """Starts nothing more; threads that still run are left to themselves."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _call(job: Job, task: AnyTask) -> None:
+    """In the thread. A StopIteration cannot pass through a future: the job would never end."""
+    try:
+        task.function(*job.args, **job.kwargs)
+    except StopIteration as error:
+        raise RuntimeError("the handler raised StopIteration") from error
 
 
 def _ending(signal: Signal) -> Ending:

@@ -27,8 +27,9 @@ logger = logging.getLogger("rota.worker")
 FIRST_PAUSE_S = 0.05
 MAX_PAUSE_S = 2.0
 CANCEL_S = 0.3
-SETTLE_S = 1.0
-"""How long a stop waits for cancelled handlers, then for the server to take the endings."""
+"""How long a stop waits for handlers it has cancelled."""
+LEAVE_S = 1.5
+"""How long a stop tries to tell the server that it leaves; then its lease has to run out."""
 LOG_EVERY_S = 60.0
 SUSPECT_PAUSE_S = 1.0
 """How long a job with a death behind it waits while another such job runs here."""
@@ -98,10 +99,11 @@ class Fetcher:
         self._settling: list[_Settling] = []
         self._hungry = True
         self._idle = False
+        self._claiming = False
         self._fetching = True
+        self._waits_for_handlers = True
         self._burst = False
         self._lease_lost = False
-        self._calling = False
         self._last_log = -LOG_EVERY_S
         slots.add(self)
 
@@ -115,14 +117,19 @@ class Fetcher:
         self._slots.stand_in_line(self)
 
     async def _join(self) -> None:
+        began = time.monotonic()
         await self.queue.link.run(self._deliveries.join())
-        loop = asyncio.get_running_loop()
+        loop, id = asyncio.get_running_loop(), self._deliveries.id
         self._lease_lost = False
 
-        def on_lost() -> None:
-            loop.call_soon_threadsafe(self._lose)
+        def lose() -> None:
+            if id == self._deliveries.id:  # else it has started anew already
+                self._lose()
 
-        self.queue.station.keeper.add(self._deliveries.id, self._lease, on_lost)
+        def on_lost() -> None:
+            loop.call_soon_threadsafe(lose)
+
+        self.queue.station.keeper.add(id, self._lease, on_lost, since=began)
 
     def stop_fetching(self) -> None:
         """Claims nothing more; what runs goes on."""
@@ -137,14 +144,16 @@ class Fetcher:
         return [job for job in list(self._running.tasks.values()) if job is not None]
 
     async def finish(self, grace: float) -> None:
-        """Waits for what runs, at most `grace` seconds; the rest is cancelled and given back."""
+        """Waits for what runs, at most `grace` seconds; the rest is cancelled and given back.
+
+        Handlers that ignore it are left to themselves: `run` ends without them.
+        """
         await self._until_ended(grace)
         for task in self._running.tasks:
             task.cancel()
         await self._until_ended(CANCEL_S)
-        deadline = time.monotonic() + SETTLE_S
-        while (self._settling or self._calling) and time.monotonic() < deadline:
-            await asyncio.sleep(0.005)
+        self._waits_for_handlers = False
+        self._woken.set()
 
     async def _until_ended(self, patience: float) -> None:
         """Waits for the entries that run now."""
@@ -152,13 +161,18 @@ class Fetcher:
             await asyncio.wait(list(self._running.tasks), timeout=patience)
 
     async def close(self) -> int:
-        """Leaves the queue; returns how many jobs went back unfinished."""
+        """Leaves the queue; returns how many jobs went back unfinished.
+
+        Raises TimeoutError where the server does not answer.
+        """
         self.queue.station.keeper.remove(self._deliveries.id)
         try:
-            return await self.queue.link.run(self._deliveries.leave())
+            async with asyncio.timeout(LEAVE_S):
+                return await self.queue.link.run(self._deliveries.leave())
         finally:
             self._metronome.failed(self)
-            await self._metronome.leave()
+            async with asyncio.timeout(LEAVE_S):  # its blocker may wait for a frozen server
+                await self._metronome.leave()
 
     # ── the loop ────────────────────────────────────────────────────────────────────────────
 
@@ -170,9 +184,11 @@ class Fetcher:
         self._ask()
 
     def squeezed(self) -> None:
+        if self._claiming or not self._fetching:
+            return
+        self._metronome.gone(self)  # also where it was poked: it cannot send now
         if self._idle:
             self._idle = False
-            self._metronome.gone(self)
             self._ask()
 
     def _ask(self) -> None:
@@ -187,7 +203,6 @@ class Fetcher:
         while not self._is_drained():
             await self._woken.wait()
             self._woken.clear()
-            self._calling = True
             try:
                 await self._round()
                 pause = FIRST_PAUSE_S
@@ -198,14 +213,13 @@ class Fetcher:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, MAX_PAUSE_S)
                 self._woken.set()
-            finally:
-                self._calling = False
             if self._lease_lost:
                 await self._start_anew()
 
     def _is_drained(self) -> bool:
         wants_more = self._fetching and not (self._burst and not self._hungry)
-        return not (wants_more or self._running.tasks or self._settling)
+        runs = self._waits_for_handlers and self._running.tasks
+        return not (wants_more or runs or self._settling)
 
     async def _round(self) -> None:
         """One exchange, if there is anything to settle or a slot to fill."""
@@ -213,14 +227,18 @@ class Fetcher:
             raise LeaseLost(self._deliveries.id)
         if self._deliveries.unsure:
             await self.queue.link.run(self._deliveries.reconcile())
+            self._idle = False
             self._metronome.failed(self)
+            self._ask()
         batch, self._settling = self._settling, []
         try:
             others = [one for one in batch if one.what.action != "complete"]
             if others:
                 self._resolve(others, await self._settle(others))
                 batch = [one for one in batch if one.what.action == "complete"]
-            want = self._slots.take(self) if self._fetching else 0
+            want = self._share(batch)
+            if self._burst and not want and (others or batch):
+                self._ask()  # what ended may have made something claimable
             if not want and not batch:
                 return
             taken = await self._exchange(want, batch)
@@ -232,6 +250,11 @@ class Fetcher:
         if want:
             await self._after_claim(want, taken)
 
+    def _share(self, batch: list[_Settling]) -> int:
+        """Slots to claim for: when it asked for them, or when settlements take a claim along."""
+        wants = self._fetching and (bool(batch) or self._slots.is_asked_by(self))
+        return self._slots.take(self) if wants else 0
+
     async def _settle(self, batch: list[_Settling]) -> list[Answer]:
         answers = await self.queue.link.run(self._deliveries.settle([one.what for one in batch]))
         if "lost" in answers:
@@ -241,7 +264,7 @@ class Fetcher:
     async def _exchange(self, want: int, batch: list[_Settling]) -> Taken:
         if want:
             self._metronome.sending(self)
-            self._idle = False
+            self._idle, self._claiming = False, True
         try:
             return await self.queue.link.run(
                 self._deliveries.exchange(
@@ -253,6 +276,7 @@ class Fetcher:
             )
         except BaseException:
             if want:
+                self._claiming = False
                 self._slots.give_back(want)
                 self._metronome.failed(self)
                 self._ask()
@@ -261,13 +285,18 @@ class Fetcher:
     async def _after_claim(self, want: int, taken: Taken) -> None:
         """What the claim says of the next one: full, ask again; short, sleep until poked."""
         reply = taken.reply
-        unused = want - len(taken.entries)
-        full = len(reply.entries) >= want
-        if full:
+        self._claiming = False
+        self._slots.give_back(want - len(taken.entries))
+        if taken.entries:
+            self._slots.filled(self)
+        if len(reply.entries) >= want:
             self._metronome.busy(self, left=reply.left)
             self._ask()
         elif reply.due == 0:
-            await self.queue.link.run(self.queue.link.store.beat())
+            try:
+                await self.queue.link.run(self.queue.link.store.beat())
+            except RotaError as error:
+                self._log(error)
             self._ask()
         else:
             self._hungry = reply.left and self._burst
@@ -275,8 +304,6 @@ class Fetcher:
             self._metronome.idle(self, due_in=reply.due, taken=bool(reply.entries), left=reply.left)
             if not self._idle:
                 self._metronome.gone(self)
-        if unused:
-            self._slots.give_back(unused)
         if self._hungry:
             self._ask()
         self._woken.set()
@@ -294,14 +321,21 @@ class Fetcher:
 
     def _start(self, taken: Taken) -> None:
         for entry in taken.entries:
+            if not self._fetching:  # the stop came while the claim was on its way
+                for job in entry:
+                    self._end(job, settlement(job, Release()))
+                self._slots.give_back(1)
+                continue
             task = asyncio.get_running_loop().create_task(self._run_entry(entry))
             self._running.tasks[task] = entry[0]
             task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        del self._running.tasks[task]
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("running an entry failed", exc_info=task.exception())
+        job = self._running.tasks.pop(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and job is not None:
+            logger.error("running job %s failed", job.id, exc_info=error)
+            self._end(job, settlement(job, Retry(error=repr(error))))
         self._slots.give_back(1)
         self._woken.set()
 
@@ -311,7 +345,7 @@ class Fetcher:
         current = asyncio.current_task()
         assert current is not None
         for job in entry:
-            if self._lease_lost or job.id not in self._deliveries.held:
+            if self._lease_lost or not self._deliveries.is_held(job):
                 return  # given back with the one before it, or another's by now
             if not self._fetching:
                 self._end(job, Settlement(job.id, job.delivery, "release"))
@@ -328,12 +362,21 @@ class Fetcher:
                 return Release(SUSPECT_PAUSE_S)
             self._running.suspects += 1
             try:
-                if not await self.queue.link.run(self._deliveries.start(job)):
+                if not await self._may_start(job):
                     return Release()
                 return await self._execute(job)
             finally:
                 self._running.suspects -= 1
         return await self._execute(job)
+
+    async def _may_start(self, job: Job) -> bool:
+        try:
+            return await self.queue.link.run(self._deliveries.start(job))
+        except LeaseLost:
+            self._lose()
+        except RotaError as error:
+            self._log(error)
+        return False
 
     async def _execute(self, job: Job) -> Ending:
         job.state = self._state
@@ -355,7 +398,7 @@ class Fetcher:
     def _end(self, job: Job, what: Settlement) -> _Settling:
         accepted: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         settling = _Settling(job, what, accepted)
-        if self._lease_lost or job.id not in self._deliveries.held:
+        if self._lease_lost or not self._deliveries.is_held(job):
             # Another has it by now, or the server has its ending already.
             accepted.set_result("lost")
             self.tally.lost += 1
@@ -368,14 +411,14 @@ class Fetcher:
 
     def _lose(self) -> None:
         """The jobs are others' now: their handlers are cancelled, their endings not sent."""
-        if self._lease_lost:
-            return
-        self._lease_lost = True
         for one in self._settling:
             self.tally.lost += 1
             if not one.accepted.done():
                 one.accepted.set_result("lost")
         self._settling.clear()
+        if self._lease_lost:
+            return
+        self._lease_lost = True
         for task in list(self._running.tasks):
             task.cancel()
         self._woken.set()
@@ -383,6 +426,7 @@ class Fetcher:
     async def _start_anew(self) -> None:
         """Under a fresh identity, as soon as the server can be reached."""
         self.queue.station.keeper.remove(self._deliveries.id)
+        self._lose()  # also what was on its way when the lease was lost
         pause = FIRST_PAUSE_S
         while self._lease_lost and self._fetching:
             try:

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rota.connection import Client
-from rota.errors import RotaError
 from rota.link import Link
 
 logger = logging.getLogger("rota.lease")
@@ -50,10 +49,12 @@ class LeaseKeeper:
         self._pid = os.getpid()
         self._last_log: dict[str, float] = {}
 
-    def add(self, consumer: str, seconds: float, on_lost: Callable[[], None]) -> None:
-        """From now on `consumer`, which has just joined, is kept alive."""
+    def add(
+        self, consumer: str, seconds: float, on_lost: Callable[[], None], *, since: float
+    ) -> None:
+        """From now on `consumer`, which joined at `since` (monotonic), is kept alive."""
         with self._change:
-            self._leases[consumer] = _Lease(seconds, time.monotonic() + seconds, on_lost)
+            self._leases[consumer] = _Lease(seconds, since + seconds, on_lost)
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name=f"rota-lease-{self._link.keys.root}", daemon=True
@@ -115,7 +116,8 @@ class LeaseKeeper:
         return self._link.own_client(reply_timeout=reply_timeout, resend_window=0)
 
     def _period(self) -> float:
-        shortest = min((lease.seconds for lease in self._leases.values()), default=30.0)
+        with self._change:
+            shortest = min((lease.seconds for lease in self._leases.values()), default=30.0)
         return shortest / RENEWALS_PER_LEASE
 
     def _renew(self, client: Client) -> float:
@@ -131,7 +133,7 @@ class LeaseKeeper:
                 renewed = client.run(
                     self._link.store.heartbeat(consumers, lease_ms=round(seconds * 1000))
                 )
-            except RotaError as error:
+            except Exception as error:  # whatever it was: this thread must go on
                 self._log("renewing leases failed, trying again: %s", error)
                 pause = min(RETRY_PAUSE_S, pause)
                 continue
@@ -151,12 +153,15 @@ class LeaseKeeper:
                 del self._leases[consumer]
         for consumer, lease in lost:
             logger.warning("the lease of consumer %s is lost", consumer)
-            lease.on_lost()
+            try:
+                lease.on_lost()
+            except RuntimeError:
+                pass  # its event loop is closed
 
     def _keep_time(self, client: Client) -> None:
         try:
             client.run(self._link.store.beat())
-        except RotaError as error:
+        except Exception as error:
             self._log("beat failed, trying again: %s", error)
 
     def _log(self, message: str, error: Exception) -> None:

@@ -74,11 +74,13 @@ class Metronome:
             return
         blocker, self._blocker = self._blocker, None
         client, self._client = self._client, None
+        told = False
         while not blocker.done():
             if client in self._parked:
                 client.hang_up()
-            else:
+            elif not told:
                 blocker.cancel()
+            told = True
             await asyncio.wait([blocker], timeout=HANG_UP_S)
         if self._passing is not None:
             await asyncio.wait([self._passing], timeout=SPARE_S)

@@ -139,6 +139,15 @@ def _read(path: str) -> str:
     return (files("rota") / "lua" / path).read_text(encoding="utf-8")
 
 
+# Read with the program, like its modules: an upgrade under a running process must not mix.
+INCLUDES: Mapping[str, str] = {
+    entry.name.removesuffix(".lua"): entry.read_text(encoding="utf-8")
+    for entry in (files("rota") / "lua" / "lib").iterdir()
+    if entry.name.endswith(".lua")
+}
+"""The functions that scripts include, by name."""
+
+
 @cache
 def load(name: str) -> Script:
     """Reads `lua/<name>.lua`; a missing or malformed header fails here, at import."""
@@ -181,7 +190,10 @@ class Library:
         return Assembled(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
     def _include(self, name: str) -> str:
-        return self._swap.get(name) or _read(f"lib/{name}.lua")
+        try:
+            return self._swap.get(name) or INCLUDES[name]
+        except KeyError:
+            raise LookupError(f"no such include: lua/lib/{name}.lua") from None
 
 
 LIBRARY = Library()

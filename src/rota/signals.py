@@ -11,7 +11,15 @@ from rota.timing import seconds
 
 
 class Signal(Exception):
-    """Root of the signals a handler may raise. What they are given is checked: ConfigError."""
+    """Root of the signals a handler may raise. What they are given is checked: ConfigError.
+
+    They survive pickling, as a handler may hand its work to a process pool.
+    """
+
+    _text = ""
+
+    def __str__(self) -> str:
+        return self._text
 
 
 class Retry(Signal):
@@ -23,8 +31,9 @@ class Retry(Signal):
 
     def __init__(self, delay: float | timedelta | None = None, error: str | None = None) -> None:
         self.delay = None if delay is None else seconds(delay, "delay")
-        self.error = None if error is None else _text(error, "error")
-        super().__init__(error or f"retry in {'back-off' if delay is None else self.delay}")
+        self.error = None if error is None else _checked(error, "error")
+        super().__init__(delay, error)
+        self._text = error or ("retry" if self.delay is None else f"retry in {self.delay:g} s")
 
 
 class Release(Signal):
@@ -32,7 +41,8 @@ class Release(Signal):
 
     def __init__(self, delay: float | timedelta = 0) -> None:
         self.delay = seconds(delay, "delay")
-        super().__init__(f"release in {self.delay} s")
+        super().__init__(delay)
+        self._text = f"release in {self.delay:g} s"
 
 
 class RateLimited(Signal):
@@ -49,18 +59,20 @@ class RateLimited(Signal):
         if scope not in ("lane", "sequence"):
             raise ConfigError(f"scope: expected 'lane' or 'sequence', given {shown(scope)}")
         self.scope: Literal["lane", "sequence"] = scope
-        super().__init__(f"{scope} blocked for {self.delay} s")
+        super().__init__(delay, scope)
+        self._text = f"{scope} blocked for {self.delay:g} s"
 
 
 class Bury(Signal):
     """Send the job to the dead at once, whatever attempts it has left, with this reason."""
 
     def __init__(self, reason: str) -> None:
-        self.reason = _text(reason, "reason")
+        self.reason = _checked(reason, "reason")
         super().__init__(reason)
+        self._text = self.reason
 
 
-def _text(value: object, name: str) -> str:
+def _checked(value: object, name: str) -> str:
     if isinstance(value, str):
         return value
     raise ConfigError(f"{name}: expected text, given {shown(value)}")

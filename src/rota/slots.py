@@ -42,6 +42,9 @@ class Slots:
         if self.free and self._line[0] is asker:
             asker.wake()
 
+    def is_asked_by(self, asker: Asker) -> bool:
+        return asker in self._line
+
     def step_out(self, asker: Asker) -> None:
         """It knows of nothing to fetch."""
         if asker in self._line:
@@ -56,13 +59,16 @@ class Slots:
         if asker in self._line:
             self._line.remove(asker)
         self.free -= share
+        self._wake_next()
+        return share
+
+    def filled(self, asker: Asker) -> None:
+        """What it took is in use. Not told of slots that were only asked for: two idle queues
+        would squeeze each other without end."""
         if not self.free:
             for other in self._askers:
                 if other is not asker:
                     other.squeezed()
-        else:
-            self._wake_next()
-        return share
 
     def give_back(self, n: int) -> None:
         self.free += n

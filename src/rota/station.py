@@ -49,5 +49,7 @@ class Station:
         with self._lock:
             found = self._loops.get(loop)
             if found is None:
+                for other in [one for one in self._loops if one.is_closed()]:
+                    del self._loops[other]  # its metronome knows its loop: neither would go
                 found = self._loops[loop] = Metronome(self.link, beat=self.beat)
             return found

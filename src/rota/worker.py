@@ -21,8 +21,8 @@ from rota.watchdog import Watchdog
 
 logger = logging.getLogger("rota.worker")
 
-LEAVE_S = 2.0
-"""How long a stop tries to tell the server that it leaves; then its lease has to run out."""
+SETTLE_S = 1.0
+"""How long a stop waits for the server to take the last endings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +136,14 @@ class Worker:
         for fetcher in self._fetchers:
             fetcher.stop_fetching()
         await asyncio.gather(*(f.finish(self.config.grace) for f in self._fetchers))
+        await asyncio.wait(loops, timeout=SETTLE_S)
         for task in loops:
             task.cancel()
         await asyncio.gather(*loops, return_exceptions=True)
 
     async def _close_fetcher(self, fetcher: Fetcher) -> None:
         try:
-            async with asyncio.timeout(LEAVE_S):
-                await fetcher.close()
+            await fetcher.close()
         except (RotaError, TimeoutError) as error:
             logger.warning(
                 "queue %s: leaving failed, its lease will run out: %s",

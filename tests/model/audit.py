@@ -6,7 +6,6 @@ each key against the others. `picture` says the same state in the reference's wo
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -271,7 +270,8 @@ def _totals(dump: Dump) -> Iterator[str]:
         if stats.get(name, 0) != number:
             yield f"stats say {stats.get(name, 0)} {name}, there are {number}"
     stored = sum(1 for _ in dump.each("job:"))
-    if stats.get("enqueued", 0) - stats.get("completed", 0) != stored:
+    gone = sum(stats.get(name, 0) for name in ("completed", "discarded", "purged"))
+    if stats.get("enqueued", 0) - gone != stored:
         yield f"stats {stats}, there are {stored} records"
 
 
@@ -321,6 +321,11 @@ def picture(dump: Dump) -> dict[str, Any]:
         "gactive": dump.counts("gactive"),
         "paused": dump.get("paused", set()),
         "blocked": {_blocked(member): until for member, until in dump.get("blocked").items()},
+        "blockers": {
+            split_sequence(member[2:]): id
+            for member, id in dump.get("why").items()
+            if member.startswith("h:")
+        },
         "leases": dump.get("consumers"),
         "deliveries": {
             consumer: {
@@ -341,11 +346,3 @@ def picture(dump: Dump) -> dict[str, Any]:
 def _blocked(member: str) -> tuple[str, Any]:
     kind, name = member[0], member[2:]
     return (kind, split_sequence(name)) if kind in "sh" else (kind, name)
-
-
-def heads_blocked(dump: Dump) -> dict[str, str]:
-    """Sequences out for the delay of a job: its id, by sequence. (`why` of pauses is JSON.)"""
-    for member, text in dump.get("why").items():
-        if member[:2] in ("l:", "p:"):
-            json.loads(text)
-    return {m[2:]: id for m, id in dump.get("why").items() if m.startswith("h:")}

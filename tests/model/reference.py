@@ -5,14 +5,15 @@ claimed and how many permits are held is worked out anew from the jobs at each q
 claim of many entries is that many claims of one. Times are Unix milliseconds.
 
 Where the design leaves room this follows the shipped scripts:
-- a delayed retry replaces the block that an earlier delayed retry of the sequence set;
+- a delayed retry replaces the block of another's delayed retry in the sequence, not a dead job's
+  hold; a second hold replaces the first;
 - a first beat ever follows no gap;
 - a heartbeat renews a lease that has run out as long as no beat has marked it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -71,6 +72,7 @@ class Reference:
         self.backlogs: dict[str, int] = {}
         self.paused: set[str] = set()
         self.blocked: dict[tuple[str, str | SequenceName], float] = {}
+        self.blockers: dict[SequenceName, str] = {}  # of `h` blocks: whose delay or hold it is
         self.default_ceiling: int | None = None
         self.sweeping = False
         self.shut = False
@@ -162,6 +164,7 @@ class Reference:
             "gactive": {lane: found for lane in lanes if (found := self.permits(lane))},
             "paused": self.paused,
             "blocked": self.blocked,
+            "blockers": self.blockers,
             "leases": {name: c.deadline for name, c in self.consumers.items()},
             "deliveries": {
                 name: {id: (d, "-u"[id in c.unstarted]) for id, d in c.held.items()}
@@ -236,6 +239,8 @@ class Reference:
             lane = name if isinstance(name, str) else name[0]
             if kind == "p":
                 self.paused.discard(lane)
+            elif kind == "h":
+                del self.blockers[lane, name[1]]
             self._touched.add(lane)
 
     def beat(self) -> None:
@@ -379,15 +384,23 @@ class Reference:
         if consumer.held.get(one.id) != one.delivery:
             return "settled"
         job = self.jobs[one.id]
-        if one.action in ("retry", "bury"):
-            job.attempts += 1
-        if one.action == "complete":
-            self._let_go(consumer, job)
-            del self.jobs[job.id]
-        elif one.action == "bury":
-            self._bury(consumer, job, hold=one.hold)
-        else:
-            self._give_back(consumer, job, one.delay)
+        match one.action:
+            case "complete":
+                self._let_go(consumer, job)
+                del self.jobs[job.id]
+            case "bury":
+                job.attempts += 1
+                self._bury(consumer, job, hold=one.hold)
+            case "retry" | "release":
+                job.attempts += one.action == "retry"
+                self._give_back(consumer, job, one.delay)
+            case "block_lane" | "block_sequence":
+                whole = one.action == "block_lane" or job.key == ""  # an ordered lane is one
+                if whole:
+                    self._block(("l", job.lane), one.delay)
+                elif job.sequence is not None:
+                    self._block(("s", job.sequence), one.delay)
+                self._give_back(consumer, job, 0)
         return "ok"
 
     def _let_go(self, consumer: Consumer, job: Job, *, later: bool = False) -> None:
@@ -413,7 +426,9 @@ class Reference:
         self._let_go(consumer, job, later=True)
         job.state = "waiting"
         if delay and job.sequence is not None:
-            self.blocked["h", job.sequence] = self.now + delay
+            if self.blocked.get(("h", job.sequence)) != inf:
+                self.blocked["h", job.sequence] = self.now + delay
+                self.blockers[job.sequence] = job.id
         elif delay:
             job.state, job.due = "delayed", self.now + delay
         if job.state == "waiting":
@@ -424,6 +439,45 @@ class Reference:
         job.state = "dead"
         if hold and job.sequence is not None:
             self.blocked["h", job.sequence] = inf
+            self.blockers[job.sequence] = job.id
+
+    # ── the dead ────────────────────────────────────────────────────────────────────────────
+
+    def replay(self, ids: Sequence[str]) -> list[str]:
+        return [self._act_on_dead(id, self._revive) for id in ids]
+
+    def discard(self, ids: Sequence[str]) -> list[str]:
+        return [self._act_on_dead(id, self._delete) for id in ids]
+
+    def _act_on_dead(self, id: str, act: Callable[[Job], None]) -> str:
+        job = self.jobs.get(id)
+        if job is None or job.state != "dead":
+            return "none"
+        act(job)
+        self._reconcile()
+        return "ok"
+
+    def _revive(self, job: Job) -> None:
+        job.state, job.attempts, job.deaths = "waiting", 0, 0
+        self._end_own_block(job)
+        self._touched.add(job.lane)
+
+    def _delete(self, job: Job) -> None:
+        self._end_own_block(job)
+        del self.jobs[job.id]
+
+    def _end_own_block(self, job: Job) -> None:
+        """The delay or hold that a job put on its sequence ends with the job."""
+        if job.sequence is not None and self.blockers.get(job.sequence) == job.id:
+            del self.blockers[job.sequence], self.blocked["h", job.sequence]
+            self._touched.add(job.lane)
+
+    def purge(self, lane: str) -> int:
+        gone = self.jobs_of(lane, "waiting") + self.jobs_of(lane, "delayed")
+        for job in gone:
+            self._delete(job)
+        self._look_at(lane)
+        return len(gone)
 
     # ── lanes and the queue ─────────────────────────────────────────────────────────────────
 
@@ -460,9 +514,13 @@ class Reference:
         return was
 
     def block(self, lane: str, ms: int) -> None:
-        if ms:
-            self.blocked["l", lane] = max(self.now + ms, self.blocked.get(("l", lane), 0))
-            self._look_at(lane)
+        self._block(("l", lane), ms)
+        self._look_at(lane)
+
+    def _block(self, member: tuple[str, str | SequenceName], ms: int) -> None:
+        """Only ever extends."""
+        self.blocked[member] = max(self.now + ms, self.blocked.get(member, 0))
+        self._touched.add(member[1] if isinstance(member[1], str) else member[1][0])
 
     def unblock(self, lane: str) -> bool:
         was = self.blocked.pop(("l", lane), None) is not None

@@ -31,8 +31,8 @@ from rota.errors import LaneFull
 from rota.inspector import Inspector
 from rota.keys import Keys
 from rota.model import Action, Claimed, Exchanged, JobSpec, Settlement
-from rota.scripting import Operation, Tail
-from rota.store import UNSET, Store, _columns
+from rota.scripting import Call, Operation, Packed
+from rota.store import UNSET, Store
 from tests.model import audit
 from tests.model.reference import Full, Reference
 from tests.support.clock import START_MS, Clock, library
@@ -79,7 +79,9 @@ batches = st.lists(specs(), min_size=1, max_size=8)
 endings = st.tuples(
     kinds,
     some,
-    st.sampled_from(("complete", "complete", "retry", "release", "bury")),
+    st.sampled_from(
+        ("complete", "complete", "retry", "retry", "release", "bury", "block_lane", "block_sequence")
+    ),
     delays,
     st.booleans(),
 )
@@ -99,6 +101,7 @@ class QueueModel(RuleBasedStateMachine):
         self.inspector = Inspector(self.keys)
         self.ref = Reference(self.clock.now)
         self.consumers: list[str] = []
+        self.sent: list[tuple[Call[Any], Any]] = []
         self.taken: list[tuple[str, str]] = []  # every delivery there ever was
 
     # ── one step ────────────────────────────────────────────────────────────────────────────
@@ -160,29 +163,21 @@ class QueueModel(RuleBasedStateMachine):
 
         self.both(real(), expected)
 
-    @rule(batch=batches, changed=batches)
-    def enqueue_and_send_again(self, batch: list[JobSpec], changed: list[JobSpec]) -> None:
-        """A resend is answered from the receipt, whatever it says."""
-        nonce = f"n{next(self.numbers)}"
-
-        def call(jobs: list[JobSpec]) -> Operation[tuple[str, str]]:
-            return iter(
-                scripts.enqueue(
-                    self.keys,
-                    nonce=nonce,
-                    atomic=False,
-                    large=False,
-                    jobs=_columns(jobs),
-                    bodies=Tail([spec.body for spec in jobs]),
-                )
-            )
-
+    @rule(batch=batches)
+    def enqueue_to_send_again(self, batch: list[JobSpec]) -> None:
+        """`send_again` follows, perhaps much later."""
+        call = first_call(self.store.enqueue(batch))
         letters = {"created": "c", "duplicate": "d", "lane_full": "f"}
-        first = self.both(
-            call(batch),
-            lambda: ("ok", "".join(letters[one] for one in self.ref.enqueue(batch))),
+        reply = self.both(
+            iter(call), lambda: ("ok", "".join(letters[one] for one in self.ref.enqueue(batch)))
         )
-        self.both(call(changed), lambda: first)
+        self.sent.append((call, reply))
+
+    @rule(which=some)
+    def send_again(self, which: int) -> None:
+        """A resend is answered from the receipt, whatever became of the jobs."""
+        for call, reply in [pick(which, self.sent)] if self.sent else []:
+            self.both(iter(call), lambda: reply)
 
     # ── consumers ───────────────────────────────────────────────────────────────────────────
 
@@ -195,12 +190,13 @@ class QueueModel(RuleBasedStateMachine):
         return name
 
     def consumer(self, index: int) -> str:
-        """Mostly one that lives; sometimes one that is gone."""
+        """Mostly one that has jobs; sometimes one that is gone."""
         live = [*self.ref.consumers]
+        busy = [name for name in live if self.ref.consumers[name].held]
         gone = [name for name in self.consumers if name not in live][:1]
         if not live or (len(live) < 3 and index == 30):
             return self.join()
-        return pick(index, live * 6 + gone)
+        return pick(index, busy * 3 + live + gone)
 
     @rule(who=some)
     def leave(self, who: int) -> None:
@@ -239,11 +235,13 @@ class QueueModel(RuleBasedStateMachine):
         own = self.ref.consumers.get(name)
         others = [pair for c in self.ref.consumers.values() for pair in c.held.items()]
         pools = {"held": [*own.held.items()] if own else [], "foreign": others, "stale": self.taken}
-        return [pick(i, pools[kind]) for kind, i in drawn if pools[kind]]
+        # Shifted, so that the same draw again is the next one.
+        shifted = [(kind, i + n) for n, (kind, i) in enumerate(drawn)]
+        return [pick(i, pools[kind]) for kind, i in shifted if pools[kind]]
 
     @rule(who=some, want=wants, prefetch=prefetches)
     def claim(self, who: int, want: int, prefetch: int) -> None:
-        self.exchange(who=who, ahead=1, want=want, prefetch=prefetch, park=False, done=[])
+        self.exchange_of(self.consumer(who), want=want, prefetch=prefetch)
 
     @rule(
         who=some,
@@ -257,6 +255,18 @@ class QueueModel(RuleBasedStateMachine):
         self, who: int, ahead: int, want: int, prefetch: int, park: bool, done: list[tuple[str, int]]
     ) -> None:
         name = self.consumer(who)
+        self.exchange_of(name, want=want, prefetch=prefetch, ahead=ahead, park=park, done=done)
+
+    def exchange_of(
+        self,
+        name: str,
+        *,
+        want: int,
+        prefetch: int,
+        ahead: int = 1,
+        park: bool = False,
+        done: Sequence[tuple[str, int]] = (),
+    ) -> None:
         number = self.number(name, ahead)
         settled = self.deliveries(name, done)
         rings = self.bell()
@@ -294,8 +304,8 @@ class QueueModel(RuleBasedStateMachine):
     def settle(self, who: int, drawn: list[tuple[str, int, Action, int, bool]]) -> None:
         name = self.consumer(who)
         rows = []
-        for kind, which, action, delay, hold in drawn:
-            for id, delivery in self.deliveries(name, [(kind, which)]):
+        for n, (kind, which, action, delay, hold) in enumerate(drawn):
+            for id, delivery in self.deliveries(name, [(kind, which + n)]):
                 error = '{"error":"x"}' if action in ("retry", "bury") else None
                 rows.append(Settlement(id, delivery, action, delay, error, hold))
         self.both(self.store.settle(name, rows), lambda: self.ref.settle(name, rows))
@@ -327,14 +337,9 @@ class QueueModel(RuleBasedStateMachine):
         """A worker claims and dies, several in a row; others renew, somebody beats."""
         for _ in range(crashes):
             name = self.join()
-            self.exchange(
-                who=[*self.ref.consumers].index(name),
-                ahead=1,
-                want=want,
-                prefetch=prefetch,
-                park=False,
-                done=[],
-            )
+            self.exchange_of(name, want=want, prefetch=prefetch)
+            if not self.ref.consumers[name].held:
+                break
             for id, delivery in [*self.ref.consumers[name].held.items()][: 1 if starts else 0]:
                 self.both(
                     self.store.start(name, id, delivery), lambda: self.ref.start(name, id, delivery)
@@ -376,9 +381,8 @@ class QueueModel(RuleBasedStateMachine):
     @rule(ceiling=st.sampled_from((None, None, 0, 1, 2)), swept=st.booleans())
     def set_default_ceiling(self, ceiling: int | None, swept: bool) -> None:
         """Without the sweep that carries it on, lanes are reached as they are touched."""
-        setting = "-" if ceiling is None else str(ceiling)
         self.both(
-            iter(scripts.queue_set(self.keys, default_ceiling=setting, paused="")),
+            iter(first_call(self.store.queue_set(default_ceiling=ceiling))),
             lambda: self.ref.set_default_ceiling(ceiling),
         )
         if swept:
@@ -398,7 +402,7 @@ class QueueModel(RuleBasedStateMachine):
     def block(self, lane: str, seconds: int) -> None:
         self.both(
             self.store.block(lane, seconds, reason=None, by="me"),
-            lambda: self.ref.block(lane, seconds * 1000),
+            lambda: self.ref.block(lane, seconds * 1000) if seconds else None,
         )
 
     @rule(lane=lanes, blocked=st.booleans())
@@ -414,6 +418,29 @@ class QueueModel(RuleBasedStateMachine):
             self.store.shut_gate(reason=None, by=None) if shut else self.store.open_gate(),
             lambda: setattr(self.ref, "shut", shut),
         )
+
+    # ── the dead ────────────────────────────────────────────────────────────────────────────
+
+    @rule(which=st.lists(some, min_size=1, max_size=3), discard=rarely)
+    def act_on_dead(self, which: list[int], discard: bool) -> None:
+        dead = [job.id for job in self.ref.jobs.values() if job.state == "dead"]
+        ids = [pick(i, dead or ["j0"]) for i in which]
+        script = scripts.discard if discard else scripts.replay
+        self.both(
+            iter(script(self.keys, ids=Packed(ids))),
+            lambda: self.ref.discard(ids) if discard else self.ref.replay(ids),
+        )
+
+    @rule(lane=lanes, limit=st.sampled_from((1, 3, 500)))
+    def purge(self, lane: str, limit: int) -> None:
+        def all_pages() -> Operation[int]:
+            total, more = 0, True
+            while more:
+                more, purged = yield from scripts.purge(self.keys, lane=lane, limit=limit)
+                total += purged
+            return total
+
+        self.both(all_pages(), lambda: self.ref.purge(lane))
 
     # ── looking ─────────────────────────────────────────────────────────────────────────────
 
@@ -442,6 +469,14 @@ class QueueModel(RuleBasedStateMachine):
 
 def pick(index: int, from_: Sequence[T]) -> T:
     return from_[index % len(from_)]
+
+
+def first_call(operation: Operation[Any]) -> Call[Any]:
+    """The call an operation begins with, to be sent alone or twice."""
+    request = next(operation)
+    operation.close()
+    assert isinstance(request, Call)
+    return request
 
 
 def _bare(job: Claimed) -> Claimed:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
@@ -38,8 +37,8 @@ def _program() -> str:
 
 
 @pytest.fixture
-def raw(valkey: Server) -> Iterator[redis.Redis]:
-    yield valkey.raw()
+def raw(valkey: Server) -> redis.Redis:
+    return valkey.raw()
 
 
 @settings(

@@ -51,7 +51,9 @@ def _demo(context: typer.Context) -> None:
     """Its options are those of `rota.cli.demo.demo`, imported only when it is asked for."""
     from rota.cli.demo import demo
 
-    single = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
+    single = typer.Typer(
+        add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+    )
     single.command(context_settings={"help_option_names": ["-h", "--help"]})(demo)
     single(args=context.args, prog_name="rota demo")
 

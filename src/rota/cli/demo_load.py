@@ -36,6 +36,10 @@ SEQUENCED = SMALL[:6]
 """Tenants with one ordered sequence each."""
 
 
+_Draft = tuple[float, str, str | None, int, float]
+"""Arrival, tenant, key, step, delay."""
+
+
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """A job to come. `at`: seconds from the start. `key` and `step`: its place in a sequence."""
@@ -67,7 +71,7 @@ def make_load(seed: int, length: float) -> list[Arrival]:
     rng = Random(seed)
     flood = round(CEILING * FLOODED * length / MEAN_RUN_S)
     small = round(flood * (1 - FLOODER_SHARE) / FLOODER_SHARE)
-    drafts = [(0.0, FLOODER, None, 0, 0.0)] * flood
+    drafts: list[_Draft] = [(0.0, FLOODER, None, 0, 0.0)] * flood
     window = ARRIVING * length
     for tenant in _tenants(rng, small - len(SEQUENCED) * STEPS):
         delay = rng.uniform(0.2, 0.15 * length) if rng.random() < 1 / 80 else 0.0

@@ -84,8 +84,8 @@ def reckon(book: Book, *, end: End, elapsed: float, info: QueueInfo) -> Report:
     )
 
 
-EARLY_S = 0.001
-"""The server counts whole milliseconds."""
+EARLY_S = 0.002
+"""The server counts whole milliseconds, and a delay is rounded to one."""
 
 
 def _replay(book: Book) -> dict[str, float]:

@@ -15,10 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import FrameType
 
-from rota.cli.exits import INTERRUPTED
+from rota.cli.exits import FAILED, INTERRUPTED
+from rota.errors import RotaError
 from rota.executor import THREADS
 from rota.process import Leash
-from rota.worker import Worker
+from rota.worker import Drained, Worker
 
 logger = logging.getLogger("rota.worker")
 
@@ -102,21 +103,32 @@ async def _serve(worker: Worker, *, burst: bool, leash: Leash | None) -> int:
             leash.watch(on_parent_gone)
         try:
             drained = await running
+        except RotaError:
+            raise  # a queue could not be reached at the start, or a lifespan's own: nothing runs
+        except Exception:
+            logger.exception("the worker failed")
+            code = FAILED
+        else:
+            code = 0
+            _report(drained, burst=burst)
         finally:
             announcing.cancel()
             if leash is not None:
                 leash.unwatch()
-        logger.info(
-            "ended: %d jobs done, %d retried, %d dead%s",
-            drained.done,
-            drained.retried,
-            drained.dead,
-            f", {drained.left} left" if burst else "",
-        )
-        await _close(worker)
-        helpers.shutdown(wait=False, cancel_futures=True)
-        await _leave_if_held(0)
-    return 0
+            await _close(worker)
+            helpers.shutdown(wait=False, cancel_futures=True)
+        await _leave_if_held(code)
+    return code
+
+
+def _report(drained: Drained, *, burst: bool) -> None:
+    logger.info(
+        "ended: %d jobs done, %d retried, %d dead%s",
+        drained.done,
+        drained.retried,
+        drained.dead,
+        f", {drained.left} left" if burst else "",
+    )
 
 
 async def _announce(worker: Worker, leash: Leash | None) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from rota import __version__, config, process
-from rota.cli.exits import fail, reporting, say
+from rota.cli.exits import USAGE, fail, reporting, say
 from rota.cli.serving import serve
 from rota.cli.targets import import_queue
 from rota.config import WorkerConfig
@@ -152,7 +152,7 @@ def _tasks(queue: Queue) -> str:
         fail(
             f"queue {queue.name} has no tasks: are the modules with its @queue.task functions "
             "imported by the module given?",
-            2,
+            USAGE,
         )
     shown = ", ".join(names[:10])
     return shown if len(names) <= 10 else f"{shown} and {len(names) - 10} more"

@@ -170,9 +170,12 @@ def _refuse_rest(parts: SplitResult, query: dict[str, str]) -> None:
 
 def _one_database(path: str, query: dict[str, str], shown: str) -> int:
     """From the path or the option `db`."""
-    if path and "db" in query:
+    option = query.pop("db", None)
+    if option is None:
+        return _database(path, shown)
+    if path or not option:
         raise ConfigError(f"url: expected the database once, given {shown!r}")
-    return _database(query.pop("db", path), shown)
+    return _database(option, shown)
 
 
 def _single(parts: SplitResult, query: dict[str, str], *, tls: bool) -> Target:

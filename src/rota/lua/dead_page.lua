@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: clock record
+-- include: clock record bytes
 -- args: after_at after_id limit lane task
 -- resend: yes
 -- A page of dead jobs, oldest first, after (after_at, after_id); lane and task '' mean any.
@@ -14,7 +14,7 @@ local function rank_behind(at, id)
   local high = low + redis.call('ZCOUNT', k_dead, at, at)
   while low < high do
     local middle = math.floor((low + high) / 2)
-    if redis.call('ZRANGE', k_dead, middle, middle)[1] > id then
+    if precedes_by_bytes(id, redis.call('ZRANGE', k_dead, middle, middle)[1]) then
       high = middle
     else
       low = middle + 1

@@ -60,8 +60,9 @@ local function give_back(consumer, id, held, pause)
   redis.call('HDEL', k_consumer(consumer), id)
   if held.sequence then
     return_to_sequence(id, held)
-    if pause > 0 then
-      block_until('h:' .. held.sequence, now + pause, id)
+    local block = 'h:' .. held.sequence
+    if pause > 0 and redis.call('ZSCORE', k_blocked, block) ~= 'inf' then
+      block_until(block, now + pause, id) -- a dead job's hold would not end with this delay
     end
     return leave_holding(consumer, id, held, true)
   end

@@ -1,6 +1,6 @@
 -- A binary heap of lanes by tag, then name: the order of the ring itself.
 local function precedes(a, b)
-  return a.tag < b.tag or (a.tag == b.tag and a.name < b.name)
+  return a.tag < b.tag or (a.tag == b.tag and precedes_by_bytes(a.name, b.name))
 end
 
 local function heap_push(heap, item)

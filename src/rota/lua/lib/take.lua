@@ -151,7 +151,9 @@ local function play_round(lanes, want, prefetch, large, taken)
       if n > 0 then
         taken[#taken + 1] = entry
         lane.served = lane.tag
-        lane.tag = lane.tag + n / lane.weight
+        for _ = 1, n do -- one addition per job: n at once would round otherwise
+          lane.tag = lane.tag + 1 / lane.weight
+        end
         lane.turn_jobs = n
         lane.entries = lane.entries + 1
         lane.waiting = lane.waiting - n

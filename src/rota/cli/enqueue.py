@@ -1,0 +1,223 @@
+"""`rota enqueue`: a file's lines become jobs."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+
+from rota.cli.exits import FAILED, SERVER, fail, reporting, say
+from rota.cli.records import BadLine, Lines, Row, read_csv, read_json_lines, size_of
+from rota.cli.specs import Fields, SpecMaker
+from rota.cli.targets import find_queue, is_module_queue
+from rota.errors import BatchInterrupted, ConfigError, PayloadError, Unavailable
+from rota.model import JobSpec
+from rota.queue import Queue
+from rota.store import OnFull
+
+SHOWN_BAD_LINES = 20
+SPARE_LINE_BYTES = 1 << 16
+OUTCOMES = ("created", "duplicate", "lane_full", "bad")
+
+
+class Format(StrEnum):
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+class OnFullChoice(StrEnum):
+    OUTCOME = "outcome"
+    WAIT = "wait"
+    RAISE = "raise"
+
+
+_SUFFIXES = {
+    ".jsonl": Format.JSONL,
+    ".ndjson": Format.JSONL,
+    ".csv": Format.CSV,
+}
+
+
+def enqueue(
+    queue: Annotated[
+        str,
+        typer.Argument(
+            help="A queue's name (any task is accepted), or module:queue (task and arguments are "
+            "checked, and the task's limits hold)."
+        ),
+    ],
+    task: Annotated[str, typer.Argument(help="The task's name.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="JSON lines (.jsonl, .ndjson), CSV (.csv), or - for standard input. A line's "
+            "fields are the task's keyword arguments, an array's items positional ones."
+        ),
+    ],
+    lane_from: Annotated[
+        str | None, typer.Option(metavar="FIELD", help="The field that names the job's lane.")
+    ] = None,
+    ordering_key_from: Annotated[
+        str | None,
+        typer.Option(metavar="FIELD", help="The field whose equal values keep their order."),
+    ] = None,
+    id_from: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD",
+            help="The field that is the job's id: enqueueing again adds only what is missing.",
+        ),
+    ] = None,
+    format: Annotated[
+        Format | None, typer.Option(help="[default: by the file's suffix; jsonl for -]")
+    ] = None,
+    on_full: Annotated[
+        OnFullChoice,
+        typer.Option(
+            help="A lane at its backlog limit: count the job as lane_full, wait for room, or stop."
+        ),
+    ] = OnFullChoice.OUTCOME,
+    wait: Annotated[
+        float, typer.Option(help="Seconds to wait for room, with --on-full wait.")
+    ] = 60,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            help="The server; overrides the code. [default: the queue's own, else ROTA_URL, "
+            "else embedded in .rota]"
+        ),
+    ] = None,
+) -> None:
+    """Enqueue a job per line of a file.
+
+    Numbers used as lane, key or id become text; a line where one is missing or empty is bad. CSV
+    values stay text. A bad line is reported and does not stop the rest. Exit status: 0 all lines
+    are in, 1 bad lines or full lanes, 2 usage, 3 server.
+    """
+    with reporting():
+        target = find_queue(queue, url)
+        fields = Fields(lane_from, ordering_key_from, id_from)
+        maker = SpecMaker(target, task, fields, check=is_module_queue(queue))
+        kind = format or _guess(file)
+        with _open(file) as stream, _progress(size_of(stream)) as advance:
+            lines = Lines(stream, 4 * target.max_payload + SPARE_LINE_BYTES)
+            rows = read_csv(lines) if kind is Format.CSV else read_json_lines(lines)
+            job = _Enqueueing(target, maker, lines, advance, stops=on_full is OnFullChoice.RAISE)
+            job.run(rows, on_full="wait" if on_full is OnFullChoice.WAIT else "outcome", wait=wait)
+    raise typer.Exit(FAILED if job.counts["bad"] or job.counts["lane_full"] else 0)
+
+
+class _Enqueueing:
+    """One file on its way in, and what has become of its lines."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        maker: SpecMaker,
+        lines: Lines,
+        advance: Callable[[int, int], None],
+        *,
+        stops: bool,
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self._queue = queue
+        self._maker = maker
+        self._lines = lines
+        self._advance = advance
+        self._stops = stops
+
+    def run(self, rows: Iterator[Row | BadLine], *, on_full: OnFull, wait: float) -> None:
+        """Enqueues them and prints the count per outcome, whatever happens."""
+        try:
+            stream = self._queue.sync.enqueue_stream(self._specs(rows), on_full=on_full, wait=wait)
+            for done in stream:
+                self.counts[done.outcome] += 1
+        except BatchInterrupted as error:
+            self._interrupted(error)
+        finally:
+            self._queue.sync.close()
+            if self.counts["bad"] > SHOWN_BAD_LINES:
+                say(f"{self.counts['bad'] - SHOWN_BAD_LINES} more bad lines not shown")
+            typer.echo(", ".join(f"{self.counts[name]} {name}" for name in OUTCOMES))
+
+    def _specs(self, rows: Iterator[Row | BadLine]) -> Iterator[JobSpec]:
+        for row in rows:
+            if self._stops and self.counts["lane_full"]:
+                say(f"a lane is full: stopped before line {row.number}")
+                return
+            self._advance(self._lines.bytes_read, self._lines.number)
+            if isinstance(row, BadLine):
+                self._report(row.number, row.reason)
+                continue
+            try:
+                spec = self._maker.make(row.value)
+            except (ConfigError, PayloadError) as error:
+                self._report(row.number, str(error))
+                continue
+            yield spec
+
+    def _report(self, number: int, reason: str) -> None:
+        self.counts["bad"] += 1
+        if self.counts["bad"] <= SHOWN_BAD_LINES:
+            say(f"line {number}: {reason}")
+
+    def _interrupted(self, error: BatchInterrupted) -> None:
+        cause = error.__cause__
+        if not isinstance(cause, Unavailable):
+            raise cause or error
+        if not self.counts.total():
+            raise cause
+        fail(
+            f"{cause}\n  {len(error.unsure)} more jobs may be stored or not. Once the server is "
+            "back, enqueue the file again: with --id-from only what is missing is added, without "
+            "it every line is stored anew.",
+            SERVER,
+        )
+
+
+def _guess(file: str) -> Format:
+    if file == "-":
+        return Format.JSONL
+    suffix = Path(file).suffix.lower()
+    if suffix not in _SUFFIXES:
+        raise ConfigError(f"{file}: expected {', '.join(_SUFFIXES)}, or --format jsonl or csv")
+    return _SUFFIXES[suffix]
+
+
+@contextlib.contextmanager
+def _open(file: str) -> Iterator[BinaryIO]:
+    if file == "-":
+        yield sys.stdin.buffer
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            stream = stack.enter_context(Path(file).open("rb"))
+        except OSError as error:
+            raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
+        yield stream
+
+
+@contextlib.contextmanager
+def _progress(size: int | None) -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr where that is a terminal; called with bytes and lines read so far."""
+    if not sys.stderr.isatty():
+        yield lambda read, lines: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TextColumn("{task.fields[lines]} lines"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("", total=size, lines=0)
+        yield lambda read, lines: progress.update(bar, completed=read, lines=lines)

@@ -1,0 +1,114 @@
+"""`rota lane ls`: the lanes of a queue, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+
+from rota.cli.lane import duration
+from rota.model import JobSpec
+from rota.queue import Queue
+from tests.process.programs import Programs
+
+
+def fill(queue: Queue) -> None:
+    specs = [JobSpec(task="t", lane=lane) for lane in ("busy",) * 5 + ("quiet", "[red]odd[/]")]
+    specs += [JobSpec(task="t", lane="later", delay=60_000)]
+    specs += [JobSpec(task="t", lane=lane) for lane in ("full", "full", "off", "out")]
+    queue.sync.enqueue_many(specs)
+    queue.sync.lane("full").set(ceiling=1)
+    queue.sync.lane("off").pause(reason="abuse")
+    queue.sync.lane("out").block(60)
+
+
+def test_shows_waiting_running_ceiling_wait_and_state(rota: Programs, queue: Queue) -> None:
+    fill(queue)
+    with queue.sync.consumer() as consumer:
+        lanes = {job.lane for job in consumer.claim(4)}
+        assert "full" in lanes
+        done = rota("lane", "ls", queue.name)
+        found = rota("lane", "ls", queue.name, "--json")
+    assert done.returncode == 0, done.stderr
+    head, *rows = done.stdout.splitlines()
+    assert head.split() == ["lane", "waiting", "delayed", "running", "oldest", "wait", "state"]
+    cells = {row.split()[0]: row.split()[1:] for row in rows}
+    waiting = [int(row[0]) for row in cells.values()]
+    assert waiting == sorted(waiting, reverse=True)
+    assert cells["full"][:3] == ["1", "0", "1/1"]
+    assert cells["full"][4:] == ["at", "ceiling"]
+    assert cells["busy"][2] == "1/-"
+    assert cells["off"][-1] == "paused"
+    assert cells["out"][-1] == "blocked"
+    assert cells["later"] == ["0", "1", "0/-", "-", "idle"]
+    assert "[red]odd[/]" in cells
+
+    objects = {row["lane"]: row for row in map(json.loads, found.stdout.splitlines())}
+    assert objects.keys() == cells.keys()
+    full = objects["full"]
+    assert (full["waiting"], full["running"], full["ceiling"]) == (1, 1, 1)
+    assert full["state"] == "at ceiling"
+    assert full["oldest_wait"] >= 0
+    assert objects["off"]["paused"] is True
+    assert objects["out"]["blocked_until"] > 0
+    assert objects["later"]["oldest_wait"] is None
+
+
+def test_a_queue_of_a_module_a_limit_and_a_pause(rota: Programs, queue: Queue) -> None:
+    rota.module("")
+    queue.sync.enqueue_many(JobSpec(task="t", lane=f"lane{n}") for n in range(30))
+    queue.sync.pause()
+    done = rota("lane", "ls", "app:queue", "--limit", 10)
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 11
+    assert "the first 10 lanes" in done.stderr
+    assert "is paused" in done.stderr
+
+
+def test_an_empty_queue_and_errors(rota: Programs, queue: Queue) -> None:
+    done = rota("lane", "ls", queue.name)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "has no lanes" in done.stderr
+    assert rota("lane", "ls", queue.name, "--json").stdout == ""
+    assert rota("lane", "ls", "bad{}").returncode == 2
+    assert rota("lane", "ls", "nosuch:queue").returncode == 2
+    assert rota("lane", "ls", queue.name, "--limit", 0).returncode == 2
+    assert rota("lane", "ls").returncode == 2
+    done = rota("lane", "ls", queue.name, "--url", "unix:///nowhere/socket")
+    assert done.returncode == 3
+    assert "/nowhere/socket" in done.stderr
+
+
+def test_a_terminal_gets_a_table_without_colours_if_so_wished(rota: Programs, queue: Queue) -> None:
+    fill(queue)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        rota._command(("lane", "ls", queue.name)),
+        cwd=rota.folder,
+        env={**rota._environment, "TERM": "xterm", "NO_COLOR": "1", "COLUMNS": "100"},
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+    )
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(ours, 65536)
+        except OSError:
+            break
+    os.close(ours)
+    assert process.wait(20) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert b"[red]odd[/]" in shown
+    assert b"busy" in shown
+    assert b"\x1b[3" not in shown
+
+
+def test_durations_read_well() -> None:
+    expected = {0: "0.0s", 9.94: "9.9s", 12.4: "12s", 59.7: "1m 0s", 200: "3m 20s",
+                3600: "1h 0m", 86_399: "23h 59m", 90_000: "1d 1h"}  # fmt: skip
+    assert {seconds: duration(seconds) for seconds in expected} == expected

@@ -1,0 +1,540 @@
+"""`rota worker` as a process: starting, stopping, dying, and several of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import zlib
+from collections.abc import Callable
+
+import pytest
+
+import rota as package
+from rota.keys import Keys
+from rota.model import PREFIX_WIDTH, JobSpec
+from rota.queue import Queue
+from tests.process.programs import Programs
+from tests.support.servers import Server
+from tests.support.waiting import eventually
+
+
+def specs(task: str, count: int, lane: str = "default", **options: str) -> list[JobSpec]:
+    return [
+        JobSpec(task=task, payload=b'{"n": %d}' % n, lane=lane, id=f"{task}-{lane}-{n}", **options)
+        for n in range(count)
+    ]
+
+
+# ── starting ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_says_what_it_is_and_ends_a_burst(rota: Programs, queue: Queue, valkey: Server) -> None:
+    rota.module("""
+        @queue.task
+        async def add(n): note(n)
+    """)
+    queue.sync.enqueue_many(specs("add", 30))
+    queue.sync.enqueue(JobSpec(task="add", payload=b'{"n": 1}', delay=60_000))
+    done = rota("worker", "app:queue", "--burst", "-c", 7)
+    assert done.returncode == 0
+    for text in (queue.name, "app:queue", "add", valkey.url, "slots      7", "processes  1", "pid"):
+        assert text in done.stderr
+    assert "30 jobs done, 0 retried, 0 dead, 1 left" in done.stderr
+    assert sorted(map(int, rota.words())) == list(range(30))
+
+
+def test_options_come_from_the_environment_too(rota: Programs) -> None:
+    rota.module("queue.task(note)")
+    done = rota(
+        "worker", "app:queue", ROTA_BURST="1", ROTA_CONCURRENCY="3", ROTA_LEASE="2", ROTA_GRACE="1"
+    )
+    assert done.returncode == 0
+    assert "slots      3" in done.stderr
+    assert rota("worker", "app:queue", ROTA_PREFETCH="0").returncode == 2
+
+
+def test_two_queues_share_a_worker(rota: Programs, queue: Queue) -> None:
+    rota.module(f"""
+        second = rota.Queue({queue.name + "-2"!r})
+        @queue.task
+        def one(n): note("one")
+        @second.task
+        def two(n): note("two")
+    """)
+    queue.sync.enqueue_many(specs("one", 5))
+    other = Queue(queue.name + "-2", url=queue.link.target.display)
+    other.sync.enqueue_many(specs("two", 5))
+    other.sync.close()
+    assert rota("worker", "app:queue", "app:second", "--burst", "-c", 2).returncode == 0
+    assert sorted(rota.words()) == ["one"] * 5 + ["two"] * 5
+
+
+IMPORTS = {
+    "no module": ("nosuch:queue", "", "module 'nosuch' not found"),
+    "no package": ("nosuch.deep:queue", "", "module 'nosuch' not found"),
+    "no submodule": ("app.deep:queue", "", "module 'app.deep' not found"),
+    "another module": ("app:queue", "import nosuch2", "needs module 'nosuch2'"),
+    "another's submodule": ("app:queue", "import json.nosuch2", "needs module 'json.nosuch2'"),
+    "no attribute": ("app:nope", "q1 = queue", "no attribute 'nope'; its queues: queue, q1"),
+    "no queue": ("app:thing", "thing = {}", "app:thing is a dict, expected a rota.Queue"),
+    "own error": ("app:queue", "1 / 0", "ZeroDivisionError"),
+    "own syntax error": ("app:queue", "def (:", "SyntaxError"),
+    "no colon": ("app", "", "expected module:queue"),
+    "no tasks": ("app:queue", "", "has no tasks"),
+    "two of a kind": ("app:queue", "@queue.task\ndef note(n): pass\nq = note", None),
+}
+
+
+@pytest.mark.parametrize("case", IMPORTS)
+def test_says_what_cannot_be_imported(rota: Programs, case: str) -> None:
+    target, body, expected = IMPORTS[case]
+    rota.module(body)
+    done = rota("worker", target, "--burst")
+    if expected is None:
+        assert done.returncode == 0, done.stderr
+        return
+    assert done.returncode == 2
+    assert expected in done.stderr
+    assert "importlib" not in done.stderr
+    assert "rota/cli" not in done.stderr
+
+
+def test_usage_and_server_errors_have_their_codes(rota: Programs, queue: Queue) -> None:
+    rota.module("@queue.task\ndef add(n): pass")
+    for words in (
+        ["-c", 0],
+        ["-c", "x"],
+        ["-p", 0],
+        ["--lease", 0.1],
+        ["--url", "htp://x"],
+        ["-z"],
+    ):
+        assert rota("worker", "app:queue", *words).returncode == 2, words
+    assert rota("worker").returncode == 2
+    done = rota("worker", "app:queue", "--url", "redis://127.0.0.1:1")
+    assert done.returncode == 3
+    assert "redis://127.0.0.1:1 cannot be reached" in done.stderr
+    assert "--url or ROTA_URL" in done.stderr
+
+
+def test_url_overrides_the_code(rota: Programs, valkey: Server, queue: Queue) -> None:
+    rota.write(
+        "app.py",
+        f"import rota\nqueue = rota.Queue({queue.name!r}, url='redis://127.0.0.1:1')\n"
+        "@queue.task\ndef add(n): pass\n",
+    )
+    queue.sync.enqueue_many(specs("add", 2))
+    assert rota("worker", "app:queue", "--burst").returncode == 3
+    done = rota("worker", "app:queue", "--burst", "--url", valkey.url)
+    assert done.returncode == 0
+    assert "2 jobs done" in done.stderr
+
+
+def test_version_and_the_missing_extra(rota: Programs) -> None:
+    done = rota("--version")
+    assert done.returncode == 0
+    assert done.stdout == f"rota {package.__version__}\n"
+    rota.write("typer.py", "raise ModuleNotFoundError('gone', name='typer')")
+    done = rota("--version")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "pip install 'rota[cli]'" in done.stderr
+
+
+# ── stopping ────────────────────────────────────────────────────────────────────────────────
+
+STOPPED = """
+    @queue.task
+    async def short(n):
+        note("start short", n)
+        await asyncio.sleep(0 if FAST else 1.5)
+        note("end short", n)
+    @queue.task
+    async def long(n):
+        note("start long", n)
+        await asyncio.sleep(0 if FAST else 60)
+    @queue.task
+    def thread(n):
+        note("start thread", n)
+        time.sleep(0 if FAST else 60)
+    @queue.task
+    async def stubborn(n):
+        note("start stubborn", n)
+        until = time.monotonic() + (0 if FAST else 60)
+        while time.monotonic() < until:
+            try:
+                await asyncio.sleep(1)
+            except asyncio.CancelledError:
+                note("ignored")
+    @queue.task
+    async def waiting(n):
+        note("waiting", n)
+"""
+
+
+def fill(rota: Programs, queue: Queue) -> None:
+    """Eight jobs that run in eight slots: one of them the head of a sequence of five."""
+    rota.module(STOPPED)
+    queue.sync.enqueue_many(specs("short", 5, "sequence", ordering_key="k"))
+    queue.sync.enqueue_many(specs("short", 1, "short"))
+    for task in ("long", "thread", "stubborn"):
+        queue.sync.enqueue_many(specs(task, 2, task))
+
+
+def no_trace_of_workers(server: Server, queue: Queue) -> None:
+    """Nothing is held, and nobody paid an attempt or a death."""
+    raw, keys = server.raw(), Keys(queue.name)
+    kinds = ("consumers", "gactive", "held", "attempts", "deaths", "errors", "dead")
+    assert [kind for kind in kinds if raw.exists(keys.key(kind))] == []
+
+
+def test_sigterm_lets_short_jobs_end_and_hands_back_the_rest(
+    rota: Programs, queue: Queue, valkey: Server
+) -> None:
+    grace = 3.0
+    fill(rota, queue)
+    worker = rota.worker("-c", 8, "--grace", grace, "--lease", 30)
+    eventually(lambda: len(rota.notes()) == 8, "eight jobs run")
+    queue.sync.enqueue_many(specs("waiting", 100, "waiting"))
+
+    sent = worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+    took = time.time() - sent
+    assert grace <= took < grace + 1.5
+
+    words = rota.words()
+    assert sorted(w for w in words if w.startswith("start")) == sorted(
+        [f"start {task} {n}" for task in ("long", "thread", "stubborn") for n in (0, 1)]
+        + ["start short 0"] * 2
+    )
+    assert words.count("end short 0") == 2
+    assert "ignored" in words
+    no_trace_of_workers(valkey, queue)
+    assert queue.sync.info().waiting == 100 + 4 + 6
+
+    assert rota("worker", "app:queue", "--burst", "-c", 1, FAST="1").returncode == 0
+    rest = rota.words()[len(words) :]
+    assert [w for w in rest if w.startswith("start short")] == [
+        f"start short {n}" for n in range(1, 5)
+    ]
+    assert [w for w in rest if w.startswith("waiting")] == [f"waiting {n}" for n in range(100)]
+    assert len([w for w in rest if w.startswith("start")]) == 4 + 6
+
+
+def test_five_restarts_cost_a_job_nothing(rota: Programs, queue: Queue, valkey: Server) -> None:
+    rota.module(STOPPED)
+    queue.sync.enqueue_many(specs("long", 1))
+    for round in range(1, 6):
+        worker = rota.worker("--grace", 0.2)
+        eventually(lambda: len(rota.notes()) == round, "the job runs again")
+        worker.signal(signal.SIGTERM)
+        assert worker.wait(5) == 0
+        no_trace_of_workers(valkey, queue)
+
+
+def test_a_stop_does_not_wait_for_helper_threads(rota: Programs, queue: Queue) -> None:
+    rota.module("""
+        @queue.task
+        async def help(n):
+            note("start")
+            await asyncio.to_thread(time.sleep, 60)
+    """)
+    queue.sync.enqueue_many(specs("help", 1))
+    worker = rota.worker("--grace", 0.1)
+    eventually(rota.notes, "the job runs")
+    worker.signal(signal.SIGINT)
+    assert worker.wait(5) == 0
+
+
+def test_a_stop_while_the_server_is_away_is_bounded(
+    rota: Programs, private_server: Callable[..., Server], queue_name: str
+) -> None:
+    rota.module("@queue.task\nasync def add(n): pass")
+    server = private_server()
+    worker = rota.worker("--url", server.url, "--grace", 0.1)
+    server.freeze()
+    sent = worker.signal(signal.SIGTERM)
+    assert worker.wait(15) == 0
+    assert time.time() - sent < 6
+    assert "its lease will run out" in worker.errors
+
+
+LOOP_HANGS = "time.sleep(60)"
+LOOP_TURNS = "await asyncio.sleep(60)"
+
+
+@pytest.mark.parametrize("body", [LOOP_HANGS, LOOP_TURNS])
+def test_a_second_sigint_leaves_at_once(rota: Programs, queue: Queue, body: str) -> None:
+    rota.module(f"""
+        @queue.task
+        async def hang(n):
+            note("start")
+            {body}
+    """)
+    queue.sync.enqueue_many(specs("hang", 1))
+    worker = rota.worker("--grace", 30)
+    eventually(rota.notes, "the job runs")
+    worker.signal(signal.SIGINT)
+    if body == LOOP_TURNS:
+        worker.says("stopping: waiting up to 30 s for 1 running job")
+    else:
+        time.sleep(0.3)  # nothing tells when a signal was taken by a loop that hangs
+    sent = worker.signal(signal.SIGINT)
+    assert worker.wait(5) == 130
+    assert time.time() - sent < 1
+
+
+def test_a_second_sigterm_changes_nothing(rota: Programs, queue: Queue) -> None:
+    rota.module(STOPPED)
+    queue.sync.enqueue_many(specs("short", 1))
+    worker = rota.worker()
+    eventually(rota.notes, "the job runs")
+    worker.signal(signal.SIGTERM)
+    worker.says("stopping")
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert rota.words() == ["start short 0", "end short 0"]
+
+
+def test_an_idle_worker_stops_at_once(rota: Programs) -> None:
+    rota.module("@queue.task\ndef add(n): pass")
+    worker = rota.worker()
+    sent = worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert time.time() - sent < 1
+
+
+# ── dying ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_jobs_of_a_killed_worker_run_again_in_their_places(
+    rota: Programs, queue: Queue, valkey: Server
+) -> None:
+    lease, beat = 2.0, 1.0
+    rota.module("""
+        @queue.task
+        async def work(n, lane):
+            note(lane, n)
+            await asyncio.sleep(0 if FAST else 60)
+    """)
+    for lane, options in (("plain", {}), ("keyed", {"ordering_key": "k"}), ("!whole", {})):
+        queue.sync.enqueue_many(
+            JobSpec(task="work", payload=b'{"n": %d, "lane": "%s"}' % (n, lane.encode()),
+                    lane=lane, **options)
+            for n in range(6)
+        )  # fmt: skip
+    victim = rota.worker("-c", 5, "--lease", lease)
+    eventually(lambda: len(rota.notes()) == 5, "five jobs run")
+    lanes = ("plain", "keyed", "!whole")
+    for lane in lanes:
+        queue.sync.lane(lane).pause()
+    other = rota.worker("-c", 1, "--lease", lease, FAST="1")
+
+    victim.signal(signal.SIGKILL)
+    killed = time.time()
+    waiting = [6, 6, 6]
+    eventually(
+        lambda: [queue.sync.lane(lane).info().waiting for lane in lanes] == waiting,
+        "not all jobs are back",
+        timeout=lease + 2 * beat,
+    )
+    assert time.time() - killed < lease + beat + 0.5
+    for lane in lanes:
+        queue.sync.lane(lane).resume()
+    eventually(lambda: len(rota.notes()) == 5 + 18, "not all jobs ran again", timeout=15)
+    again = rota.words()[5:]
+    for lane in lanes:
+        assert [w for w in again if w.startswith(lane)] == [f"{lane} {n}" for n in range(6)]
+    other.signal(signal.SIGTERM)
+    assert other.wait() == 0
+    no_trace_of_workers(valkey, queue)
+
+
+def test_a_hung_loop_ends_the_process_and_its_job_runs_elsewhere(
+    rota: Programs, queue: Queue
+) -> None:
+    rota.module("""
+        @queue.task(timeout=1)
+        async def hang(n):
+            note("start")
+            if not FAST:
+                time.sleep(60)
+    """)
+    queue.sync.enqueue(JobSpec(task="hang", payload=b'{"n": 1}', timeout=1.0))
+    hung = rota.worker("--grace", 0.5, "--lease", 2)
+    eventually(rota.notes, "the job runs")
+    other = rota.worker("--lease", 2, FAST="1")
+    assert hung.wait(15) == 70
+    assert "the event loop has hung" in hung.errors
+    assert "in hang" in hung.errors  # the stack of the handler
+    eventually(lambda: len(rota.notes()) == 2, "the job runs elsewhere", timeout=10)
+    assert int(rota.notes()[1][1]) == other.pid
+
+
+# ── records that cannot be read ─────────────────────────────────────────────────────────────
+
+Damage = Callable[[bytes], bytes]
+
+DAMAGES: dict[str, Damage] = {
+    "cut in the prefix": lambda record: record[:20],
+    "cut in the header": lambda record: record[: PREFIX_WIDTH + 10],
+    "cut in the payload": lambda record: record[:-3],
+    "no payload": lambda record: record.partition(b"\n")[0] + b"\n",
+    "wrong codec": lambda record: record[:-8] + b"\x81\xa1n\x01\xff\xfe",
+    "compressed": lambda record: zlib.compress(record),
+    "unknown task": lambda record: record.replace(b'"work"', b'"gone"'),
+    "missing argument": lambda record: record.replace(b'{"n":', b'{"m":'),
+    "header without lane": lambda record: record.replace(b'"lane"', b'"name"'),
+    "wrong type": lambda record: record.replace(b'{"n": ', b'{"n": "x", "y": '),
+}
+
+
+def test_records_that_cannot_be_read_go_to_the_dead(
+    rota: Programs, queue: Queue, valkey: Server
+) -> None:
+    rota.module("""
+        @queue.task
+        async def work(n: int): note(n)
+    """)
+    raw, keys = valkey.raw(decode=False), Keys(queue.name)
+    queue.sync.enqueue_many([spec for lane in "abcde" for spec in specs("work", 20, lane)])
+    ids = [f"work-{lane}-{n}" for lane in "abcde" for n in range(20)]
+    damaged = {}
+    for id, damage in zip(ids[::10], DAMAGES.values(), strict=True):
+        record = raw.get(keys.key("job", id))
+        damaged[id] = damage(record)
+        assert damaged[id] != record
+        raw.set(keys.key("job", id), damaged[id])
+
+    worker = rota.worker("-c", 4)
+    eventually(lambda: len(rota.notes()) == 90, "90 jobs run", timeout=10)
+    eventually(lambda: queue.sync.info().dead == 10, "ten jobs are dead")
+    queue.sync.enqueue_many(specs("work", 1, "after"))
+    eventually(lambda: len(rota.notes()) == 91, "the worker goes on")
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+
+    for id, record in damaged.items():
+        assert raw.get(keys.key("job", id)) == record, id
+    errors = raw.hgetall(keys.key("errors"))
+    assert {id.decode() for id in errors} == set(damaged)
+    assert b"gone" in errors[ids[60].encode()]
+    assert set(raw.hvals(keys.key("attempts"))) == {b"1"}  # the one it went to the dead with
+    assert raw.exists(keys.key("gactive")) == 0
+    assert raw.exists(keys.key("gwaiting")) == 0
+    info = queue.sync.info()
+    assert (info.waiting, info.running, info.dead) == (0, 0, 10)
+
+
+# ── several processes ───────────────────────────────────────────────────────────────────────
+
+MANY = """
+    @queue.task
+    def work(n):
+        note(n)
+        time.sleep(0.05)
+"""
+
+
+def consumers(queue: Queue, server: Server) -> set[str]:
+    return set(server.raw().zrange(Keys(queue.name).key("consumers"), 0, -1))
+
+
+def alive(pids: set[int]) -> set[int]:
+    return {pid for pid in pids if os.path.exists(f"/proc/{pid}")}
+
+
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_processes_are_started_fed_and_stopped(
+    rota: Programs, queue: Queue, valkey: Server, count: int
+) -> None:
+    rota.module(MANY)
+    worker = rota.start("worker", "app:queue", "-p", count, "-c", 1)
+    eventually(lambda: len(consumers(queue, valkey)) == count, f"{count} consumers", timeout=20)
+    queue.sync.enqueue_many(specs("work", 20 * count))
+    eventually(lambda: len(rota.notes()) == 20 * count, "all jobs run", timeout=20)
+    pids = {int(note[1]) for note in rota.notes()}
+    assert len(pids) == count
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert consumers(queue, valkey) == set()
+    assert alive(pids) == set()
+    assert sorted(map(int, rota.words())) == list(range(20 * count))
+
+
+def test_a_burst_of_processes_ends_by_itself(rota: Programs, queue: Queue) -> None:
+    rota.module(MANY)
+    queue.sync.enqueue_many(specs("work", 60))
+    done = rota("worker", "app:queue", "-p", 2, "-c", 1, "--burst")
+    assert done.returncode == 0, done.stderr
+    assert sorted(map(int, rota.words())) == list(range(60))
+
+
+def test_a_killed_process_is_replaced(rota: Programs, queue: Queue, valkey: Server) -> None:
+    rota.module(MANY)
+    worker = rota.start("worker", "app:queue", "-p", 2, "-c", 1, "--lease", 2)
+    eventually(lambda: len(consumers(queue, valkey)) == 2, "two consumers", timeout=20)
+    queue.sync.enqueue_many(specs("work", 30))
+    eventually(lambda: len(rota.notes()) == 30, "all jobs run", timeout=20)
+    eventually(lambda: queue.sync.info().running == 0, "nothing runs")
+    before = {int(note[1]) for note in rota.notes()}
+    os.kill(min(before), signal.SIGKILL)
+    worker.says("was killed by SIGKILL")
+    eventually(lambda: worker.errors.count("rota.worker: working") == 3, "a third", timeout=20)
+    queue.sync.enqueue_many(specs("work", 30, "again"))
+    eventually(lambda: len(rota.notes()) == 60, "all jobs run", timeout=20)
+    after = {int(note[1]) for note in rota.notes()[30:]}
+    assert len(after) == 2
+    assert min(before) not in after
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+
+
+def test_children_of_a_killed_parent_stop_gently(
+    rota: Programs, queue: Queue, valkey: Server
+) -> None:
+    rota.module(STOPPED)
+    parent = rota.start("worker", "app:queue", "-p", 2, "-c", 2)
+    eventually(lambda: len(consumers(queue, valkey)) == 2, "two consumers", timeout=20)
+    queue.sync.enqueue_many(specs("short", 4))
+    eventually(lambda: len(rota.notes()) == 4, "four jobs run")
+    pids = {int(note[1]) for note in rota.notes()}
+    assert len(pids) == 2
+    parent.signal(signal.SIGKILL)
+    eventually(lambda: not alive(pids), "the children end", timeout=10)
+    assert sorted(w for w in rota.words() if w.startswith("end")) == [
+        f"end short {n}" for n in range(4)
+    ]
+    no_trace_of_workers(valkey, queue)
+
+
+def test_a_terminal_interrupts_the_parent_only_and_twice_ends_all(
+    rota: Programs, queue: Queue, valkey: Server
+) -> None:
+    rota.module(STOPPED)
+    parent = rota.start("worker", "app:queue", "-p", 2, "-c", 1)
+    eventually(lambda: len(consumers(queue, valkey)) == 2, "two consumers", timeout=20)
+    queue.sync.enqueue_many(specs("long", 2))
+    eventually(lambda: len(rota.notes()) == 2, "both run")
+    pids = {int(note[1]) for note in rota.notes()}
+    assert {os.getsid(pid) for pid in pids}.isdisjoint({os.getsid(parent.pid)})
+    parent.signal(signal.SIGINT)
+    eventually(lambda: parent.errors.count("stopping: waiting") == 2, "both stop")
+    parent.signal(signal.SIGINT)
+    assert parent.wait(5) == 130
+    assert alive(pids) == set()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["app:nope"], 2, "no attribute 'nope'"),
+        (["app:queue", "--url", "redis://127.0.0.1:1"], 3, "cannot be reached"),
+    ],
+)
+def test_what_is_wrong_is_said_once(rota: Programs, words: list[str], code: int, text: str) -> None:
+    rota.module(MANY)
+    done = rota("worker", *words, "-p", 4)
+    assert done.returncode == code
+    assert done.stderr.count(text) == 1

@@ -1,0 +1,70 @@
+"""Calls a type checker must refuse: each line marked `wrong`, and no other. Never run."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import rota
+
+queue = rota.Queue("orders")
+
+
+@queue.task
+async def charge(tenant: str, order_id: int, cents: int = 0) -> None: ...
+
+
+@queue.task(lane_from="tenant")
+def plain(tenant: str) -> str:
+    return tenant
+
+
+async def enqueue() -> None:
+    await charge.enqueue("t7", "x")  # wrong
+    await charge.enqueue("t7")  # wrong
+    await charge.enqueue("t7", 1, 2, 3)  # wrong
+    await charge.enqueue("t7", 1, nobody=3)  # wrong
+    await charge.options(priority=1).enqueue(7, 1)  # wrong
+    charge.sync.enqueue("t7", "x")  # wrong
+    charge.options().sync.enqueue("t7")  # wrong
+    charge.spec("t7", None)  # wrong
+    charge.sync.spec()  # wrong
+    await plain.enqueue(5)  # wrong
+    await charge("t7", "x")  # wrong
+    plain(5)  # wrong
+
+
+async def options() -> None:
+    charge.options(lane=5)  # wrong
+    charge.options(priority="high")  # wrong
+    charge.options(delay="5s")  # wrong
+    charge.options(at="2026-01-01")  # wrong
+    charge.options(at=date(2026, 1, 1))  # wrong
+    charge.options(lanes="t7")  # wrong
+    queue.task(max_attempts="5")  # wrong
+    queue.task(on_dead="stop")  # wrong
+    queue.task(backoff=3)  # wrong
+
+
+async def bulk() -> None:
+    await queue.enqueue_many(charge.spec("t7", 1))  # wrong
+    await queue.enqueue_many([{"task": "charge"}])  # wrong
+    await queue.enqueue_many([], on_full="explode")  # wrong
+    await queue.enqueue({"task": "charge"})  # wrong
+    rota.JobSpec("charge")  # wrong
+    rota.JobSpec(task="charge", payload="{}")  # wrong
+
+
+async def lanes() -> None:
+    await queue.lane("t7").set(ceiling="3")  # wrong
+    await queue.lane("t7").set(ceilings=3)  # wrong
+    await queue.lane("t7").block("30")  # wrong
+    queue.lane(7)  # wrong
+    await queue.set(default_ceiling=1.5)  # wrong
+
+
+async def by_hand() -> None:
+    async with queue.consumer() as consumer:
+        (job,) = await consumer.claim("1")  # wrong
+        await consumer.complete("j")  # wrong
+        await consumer.settle([(job, "retry")])  # wrong
+    raise rota.RateLimited(30, scope="queue")  # wrong
