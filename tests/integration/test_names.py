@@ -45,33 +45,34 @@ async def left_behind(server: Server, queue: rota.Queue) -> set[str]:
 @pytest.mark.parametrize("ordered", [False, True])
 async def test_odd_names_go_all_the_way(server: Server, queue: rota.Queue, ordered: bool) -> None:
     """As lane, key, id and task at once: enqueued, listed, claimed, retried, done, and gone."""
-    lanes = {("!" if ordered else "") + name for name in ODD}
+    mark = "!" if ordered else ""
+    odd = [name for name in odd if len((mark + name).encode()) <= 200]
     batch = [
         rota.JobSpec(
             task=name,
-            lane=("!" if ordered else "") + name,
+            lane=mark + name,
             ordering_key=None if ordered else name,
             id=name,
             payload=b"[]",
         )
-        for name in ODD
+        for name in odd
     ]
     outcomes = await queue.enqueue_many(batch)
-    assert [done.outcome for done in outcomes] == ["created"] * len(ODD)
-    assert {lane.name for lane in await queue.lanes()} == lanes
+    assert [done.outcome for done in outcomes] == ["created"] * len(odd)
+    assert {lane.name for lane in await queue.lanes()} == {mark + name for name in odd}
     async with queue.consumer() as consumer:
-        jobs = await consumer.claim(len(ODD))
+        jobs = await consumer.claim(len(odd))
         assert {(job.id, job.task, job.lane, job.ordering_key) for job in jobs} == {
             (spec.id, spec.task, spec.lane, spec.ordering_key) for spec in batch
         }
-        assert await consumer.retry(jobs, delay=0) == ["ok"] * len(ODD)
-        jobs = await consumer.claim(len(ODD))
-        assert [job.attempt for job in jobs] == [2] * len(ODD)
-        for name in ODD:
+        assert await consumer.retry(jobs, delay=0) == ["ok"] * len(odd)
+        jobs = await consumer.claim(len(odd))
+        assert [job.attempt for job in jobs] == [2] * len(odd)
+        for name in odd:
             info = await queue.job(name).info()
             assert info is not None
             assert (info.state, info.task) == ("running", name)
-        assert await consumer.complete(jobs) == ["ok"] * len(ODD)
+        assert await consumer.complete(jobs) == ["ok"] * len(odd)
     assert await left_behind(server, queue) <= {"config", "seq", "stats", "vt", "owed", "wake"}
 
 

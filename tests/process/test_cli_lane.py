@@ -19,6 +19,7 @@ def fill(queue: Queue) -> None:
     specs += [JobSpec(task="t", lane=lane) for lane in ("full", "full", "off", "out")]
     queue.sync.enqueue_many(specs)
     queue.sync.lane("full").set(ceiling=1)
+    queue.sync.lane("later").set(ceiling=5)
     queue.sync.lane("off").pause(reason="abuse")
     queue.sync.lane("out").block(60)
 
@@ -41,7 +42,7 @@ def test_shows_waiting_running_ceiling_wait_and_state(rota: Programs, queue: Que
     assert cells["busy"][2] == "1/-"
     assert cells["off"][-1] == "paused"
     assert cells["out"][-1] == "blocked"
-    assert cells["later"] == ["0", "1", "0/-", "-", "idle"]
+    assert cells["later"] == ["0", "1", "0/5", "-", "idle"]
     assert "[red]odd[/]" in cells
 
     objects = {row["lane"]: row for row in map(json.loads, found.stdout.splitlines())}

@@ -71,7 +71,7 @@ def test_a_header_is_read(lua: dict[str, str]) -> None:
 def test_a_missing_script_fails_at_import() -> None:
     def no_such_script(keys: Keys) -> None: ...
 
-    with pytest.raises(LookupError):
+    with pytest.raises(FileNotFoundError):
         scripting.script(_raw)(no_such_script)
 
 

@@ -41,17 +41,18 @@ class Lines:
         self.longest = longest
         self.number = 0
         self.bytes_read = 0
-        self.cut = False
-        """Whether the line given last was longer than allowed; its rest was skipped."""
+        self.cuts = 0
+        """How many lines were longer than allowed, and cut; what followed was skipped."""
         self._stream = stream
 
     def __iter__(self) -> Iterator[bytes]:
         while raw := self._stream.readline(self.longest + 1):
             self.number += 1
             self.bytes_read += len(raw)
-            self.cut = len(raw) > self.longest
-            if self.cut and not raw.endswith(b"\n"):
-                self._skip()
+            if len(raw) > self.longest:
+                self.cuts += 1
+                if not raw.endswith(b"\n"):
+                    self._skip()
             yield raw.removeprefix(_BOM) if self.number == 1 else raw
 
     def _skip(self) -> None:
@@ -63,8 +64,10 @@ class Lines:
 
 def read_json_lines(lines: Lines) -> Iterator[Row | BadLine]:
     """An object or an array per line; blank lines are skipped."""
+    cuts = 0
     for raw in lines:
-        if lines.cut:
+        if lines.cuts > cuts:
+            cuts = lines.cuts
             yield BadLine(lines.number, _too_long(lines))
         elif raw.strip():
             yield _json_row(lines.number, raw)
@@ -88,12 +91,12 @@ def read_csv(lines: Lines) -> Iterator[Row | BadLine]:
     Raises ConfigError where the first line does not name the fields. Blank lines are skipped;
     a record that goes over several lines has the number of its first.
     """
-    # A field as long as the line may be; the module's own limit is shorter.
-    csv.field_size_limit(lines.longest)
+    # A field as long as a line may be; the module's own limit is shorter.
+    csv.field_size_limit(lines.longest + 1)
     reader = csv.reader(_texts(lines), strict=True)
     fields = _header(reader)
     while True:
-        number = lines.number + 1
+        number, cuts = lines.number + 1, lines.cuts
         try:
             record = next(reader)
         except StopIteration:
@@ -101,8 +104,10 @@ def read_csv(lines: Lines) -> Iterator[Row | BadLine]:
         except csv.Error as error:
             yield BadLine(number, f"not CSV: {error}")
             continue
-        if record:
-            yield _csv_row(number, fields, record, lines)
+        if lines.cuts > cuts:
+            yield BadLine(number, _too_long(lines))
+        elif record:
+            yield _csv_row(number, fields, record)
 
 
 def _texts(lines: Lines) -> Iterator[str]:
@@ -116,16 +121,14 @@ def _header(reader: Iterator[list[str]]) -> list[str]:
         fields = next((record for record in reader if record), [])
     except csv.Error as error:
         raise ConfigError(f"the first line is not CSV: {error}") from None
-    if not all(fields) or len(set(fields)) < len(fields) or not _is_text(fields):
+    if not fields or not all(fields) or len(set(fields)) < len(fields) or not _is_text(fields):
         raise ConfigError(
             f"the first line of a CSV file names the fields, each once; given {shown(fields)}"
         )
     return fields
 
 
-def _csv_row(number: int, fields: list[str], record: list[str], lines: Lines) -> Row | BadLine:
-    if lines.cut:
-        return BadLine(number, _too_long(lines))
+def _csv_row(number: int, fields: list[str], record: list[str]) -> Row | BadLine:
     if len(record) != len(fields):
         return BadLine(number, f"expected {len(fields)} columns, given {len(record)}")
     if not _is_text(record):

@@ -1,0 +1,560 @@
+"""What an operator does to lanes: ceilings, pauses, blocks, weights, and what a claim makes of it.
+
+Exact turns are the model test's; here each control is seen from outside, through the queue.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+from typing import Any, cast
+
+import pytest
+
+import rota
+from rota.consumer import Consumer
+from rota.errors import ConfigError
+from rota.keys import Keys
+from rota.model import JobSpec, LaneInfo
+from tests.support.servers import Server
+from tests.support.waiting import eventually_async
+
+NAN, INF = float("nan"), float("inf")
+SOON = 0.4
+
+
+@pytest.fixture
+async def queue(server: Server, queue_name: str) -> AsyncIterator[rota.Queue]:
+    queue = rota.Queue(queue_name, url=server.url)
+    yield queue
+    await queue.close()
+
+
+async def fill(queue: rota.Queue, lane: str, n: int, **fields: Any) -> None:
+    await queue.enqueue_many(
+        [JobSpec(task="t", lane=lane, id=f"{lane}-{i}", **fields) for i in range(n)]
+    )
+
+
+async def claimed(consumer: Consumer, n: int = 100) -> dict[str, int]:
+    """Lanes of one claim, and how many jobs of each."""
+    return dict(Counter(job.lane for job in await consumer.claim(n)))
+
+
+# ── ceilings ────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_lane_never_holds_more_than_its_ceiling(queue: rota.Queue) -> None:
+    await queue.lane("a").set(ceiling=2)
+    await fill(queue, "a", 5)
+    await fill(queue, "b", 5)
+    async with queue.consumer() as one, queue.consumer() as two:
+        jobs = await one.claim(100)
+        assert Counter(job.lane for job in jobs) == {"a": 2, "b": 5}
+        assert await two.claim(100) == []
+        info = await queue.lane("a").info()
+        assert (info.running, info.waiting, info.ceiling, info.state) == (2, 3, 2, "at ceiling")
+        await one.complete(jobs[0])
+        assert await claimed(two) == {"a": 1}, "a freed permit brings the lane back"
+
+
+async def test_a_ceiling_of_zero_stops_a_lane_and_none_frees_it(queue: rota.Queue) -> None:
+    lane = queue.lane("a")
+    await fill(queue, "a", 4)
+    async with queue.consumer() as consumer:
+        (job,) = await consumer.claim()
+        await lane.set(ceiling=0)
+        assert (await lane.info()).state == "stopped"
+        assert await consumer.claim(5) == []
+        await consumer.complete(job)
+        assert await consumer.claim(5) == [], "a freed permit does not open a stopped lane"
+        await fill(queue, "a", 6)
+        assert await consumer.claim(5) == [], "nor does new work"
+        await lane.set(ceiling=None)
+        assert await claimed(consumer) == {"a": 6}
+
+
+async def test_a_lowered_ceiling_starts_nothing_until_below_it(queue: rota.Queue) -> None:
+    lane = queue.lane("a")
+    await lane.set(ceiling=4)
+    await fill(queue, "a", 10)
+    async with queue.consumer() as consumer:
+        jobs = await consumer.claim(10)
+        assert len(jobs) == 4
+        await lane.set(ceiling=2)
+        for job in jobs[:2]:
+            await consumer.complete(job)
+            assert await consumer.claim(10) == []
+        await consumer.complete(jobs[2])
+        assert len(await consumer.claim(10)) == 1
+
+
+async def test_a_raised_ceiling_wakes_who_waits(queue: rota.Queue) -> None:
+    lane = queue.lane("a")
+    await lane.set(ceiling=0)
+    await fill(queue, "a", 3)
+    async with queue.consumer() as consumer:
+        await _woken_by(consumer, lambda: lane.set(ceiling=1), expected=1)
+        await _woken_by(consumer, lambda: lane.set(ceiling=None), expected=2)
+
+
+async def _woken_by(consumer: Consumer, act: Any, expected: int) -> None:
+    """`act` comes while the consumer is parked, well before its beat of 5 s."""
+    import asyncio
+
+    waiting = asyncio.create_task(consumer.claim(10, wait=10))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    started = time.monotonic()
+    await act()
+    assert len(await waiting) == expected
+    assert time.monotonic() - started < 2
+
+
+async def test_a_default_ceiling_holds_for_lanes_without_their_own(queue: rota.Queue) -> None:
+    await queue.lane("own").set(ceiling=3)
+    for lane in ("own", "a", "b"):
+        await fill(queue, lane, 10)
+    await queue.set(default_ceiling=1)
+    async with queue.consumer() as consumer:
+        assert await claimed(consumer) == {"own": 3, "a": 1, "b": 1}
+        await queue.set(default_ceiling=2)
+        assert await claimed(consumer) == {"a": 1, "b": 1}
+        await queue.set(default_ceiling=0)
+        assert (await queue.info()).default_ceiling == 0
+        assert await claimed(consumer) == {}
+        await queue.set()
+        assert await claimed(consumer) == {}, "what is not given stays"
+        await queue.set(default_ceiling=None)
+        assert await claimed(consumer) == {"a": 8, "b": 8}
+        assert (await queue.info()).default_ceiling is None
+
+
+async def test_a_default_ceiling_given_in_code_is_told_with_the_first_operation(
+    server: Server, queue_name: str
+) -> None:
+    queue = rota.Queue(queue_name, url=server.url, default_ceiling=2)
+    await fill(queue, "a", 5)
+    async with queue.consumer() as consumer:
+        assert await claimed(consumer) == {"a": 2}
+    assert (await queue.info()).default_ceiling == 2
+    await queue.close()
+    other = rota.Queue(queue_name, url=server.url)
+    assert (await other.info()).default_ceiling == 2, "one that gives none leaves it"
+    await other.close()
+
+
+@pytest.mark.legs("valkey", "redis7")
+async def test_a_default_ceiling_reaches_any_number_of_lanes(queue: rota.Queue) -> None:
+    """12,000 lanes are more than one call carries the change to: a claimer's beats do the rest."""
+    n = 12_000
+    await queue.enqueue_many([JobSpec(task="t", lane=f"t{i}") for i in range(n)])
+    await queue.set(default_ceiling=0)
+    async with queue.consumer() as consumer:
+        assert await consumer.claim(100) == [], "a claim checks the lanes it meets"
+
+    async def ready() -> int:
+        await queue.link.run(queue.link.store.beat())
+        return (await queue.info()).lanes_ready
+
+    async def none_ready() -> bool:
+        return await ready() == 0
+
+    async def all_ready() -> bool:
+        return await ready() == n
+
+    await eventually_async(none_ready, "the ceiling of 0 reaches every lane")
+    await queue.set(default_ceiling=None)
+    await eventually_async(all_ready, "no ceiling reaches every lane")
+
+
+# ── pause, block ────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_paused_lane_hands_out_nothing_and_goes_on_taking(queue: rota.Queue) -> None:
+    lane = queue.lane("a")
+    await fill(queue, "a", 2)
+    async with queue.consumer() as consumer:
+        (job,) = await consumer.claim()
+        await lane.pause(reason="abuse", by="ops")
+        assert (await lane.info()).state == "paused"
+        assert (await queue.info()).lanes_paused == 1
+        assert await consumer.claim(5) == []
+        assert await consumer.complete(job) == ["ok"], "what is in flight goes on"
+        await fill(queue, "a", 4)
+        assert await consumer.claim(5) == []
+        assert await lane.resume() is True
+        assert await lane.resume() is False
+        assert len(await consumer.claim(5)) == 3
+
+
+async def test_a_lane_may_be_paused_before_it_has_work(queue: rota.Queue) -> None:
+    await queue.lane("a").pause()
+    await fill(queue, "a", 1)
+    async with queue.consumer() as consumer:
+        assert await consumer.claim() == []
+        await queue.lane("a").resume()
+        assert len(await consumer.claim()) == 1
+
+
+async def test_a_pause_may_have_an_end(queue: rota.Queue) -> None:
+    await fill(queue, "a", 1)
+    started = time.time()
+    await queue.lane("a").pause(until=started + SOON)
+    async with queue.consumer() as consumer:
+        assert await consumer.claim() == []
+        assert len(await consumer.claim(wait=10)) == 1
+    assert SOON - 0.01 <= time.time() - started < SOON + 2
+    assert not (await queue.lane("a").info()).paused
+
+
+async def test_pausing_again_replaces_the_end(queue: rota.Queue) -> None:
+    lane = queue.lane("a")
+    await fill(queue, "a", 1)
+    async with queue.consumer() as consumer:
+        await lane.pause(until=datetime.now(UTC) + timedelta(seconds=0.1))
+        await lane.pause()
+        assert await consumer.claim(wait=0.3) == []
+        await lane.pause(until=time.time() + 3600)
+        await lane.pause(until=1)
+        assert len(await consumer.claim(wait=5)) == 1, "an end that has passed ends it now"
+
+
+async def test_a_block_ends_by_itself_and_only_ever_extends(queue: rota.Queue) -> None:
+    lane = queue.lane("a")
+    await fill(queue, "a", 1)
+    started = time.time()
+    await lane.block(SOON)
+    await lane.block(0.1)
+    await lane.block(0)
+    info = await lane.info()
+    assert info.state == "blocked"
+    assert info.blocked_until is not None
+    assert SOON - 0.01 <= info.blocked_until - started < SOON + 1
+    async with queue.consumer() as consumer:
+        assert await consumer.claim() == []
+        assert len(await consumer.claim(wait=10)) == 1
+    assert SOON - 0.01 <= time.time() - started < SOON + 2
+
+
+async def test_a_block_can_be_lifted(queue: rota.Queue) -> None:
+    lane = queue.lane("a")
+    await fill(queue, "a", 1)
+    await lane.block(timedelta(hours=1))
+    async with queue.consumer() as consumer:
+        assert await consumer.claim() == []
+        assert await lane.unblock() is True
+        assert await lane.unblock() is False
+        assert len(await consumer.claim()) == 1
+
+
+async def test_a_lane_both_paused_and_blocked_waits_for_both(queue: rota.Queue) -> None:
+    lane = queue.lane("a")
+    await fill(queue, "a", 1)
+    await lane.block(3600)
+    await lane.pause()
+    async with queue.consumer() as consumer:
+        await lane.unblock()
+        assert await consumer.claim() == []
+        await lane.block(3600)
+        await lane.resume()
+        assert await consumer.claim() == []
+        await lane.unblock()
+        assert len(await consumer.claim()) == 1
+
+
+async def test_a_paused_queue_hands_out_nothing(queue: rota.Queue) -> None:
+    await fill(queue, "a", 2)
+    async with queue.consumer() as consumer:
+        (job,) = await consumer.claim()
+        await queue.pause(reason="deploy", by="ops")
+        assert (await queue.info()).paused
+        assert await consumer.claim(5) == []
+        assert await consumer.exchange(job, 5) == []
+        await fill(queue, "b", 1)
+        assert await consumer.claim(5) == []
+        await _woken_by(consumer, queue.resume, expected=2)
+        assert not (await queue.info()).paused
+
+
+# ── weights, priorities ─────────────────────────────────────────────────────────────────────
+
+
+async def test_equal_lanes_take_turns(queue: rota.Queue) -> None:
+    await fill(queue, "big", 50)
+    for lane in ("b", "c"):
+        await fill(queue, lane, 5)
+    async with queue.consumer() as consumer:
+        turns = [(await consumer.claim())[0].lane for _ in range(15)]
+    assert all(len(set(turns[i : i + 3])) == 3 for i in range(0, 15, 3)), turns
+
+
+async def test_a_lanes_share_is_its_weight(queue: rota.Queue) -> None:
+    await queue.set_lanes({"a": {"weight": 3}, "b": {"weight": 1}, "c": {"weight": 0.5}})
+    for lane in ("a", "b", "c"):
+        await fill(queue, lane, 300)
+    async with queue.consumer() as consumer:
+        found = await claimed(consumer, 450)
+        assert found == pytest.approx({"a": 300, "b": 100, "c": 50}, abs=2)
+        await queue.lane("b").set(weight=0.5)
+        found = await claimed(consumer, 100)
+        assert found == pytest.approx({"b": 50, "c": 50}, abs=2), "a new weight holds at once"
+        assert (await queue.lane("b").info()).weight == 0.5
+        await queue.lane("b").set(weight=None)
+        assert (await queue.lane("b").info()).weight == 1
+
+
+async def test_a_claim_of_many_gives_the_turns_of_many_claims(queue: rota.Queue) -> None:
+    lanes = {"a": 2.0, "b": 1.0, "c": 0.7, "!o": 1.0}
+    await queue.set_lanes({lane: {"weight": weight} for lane, weight in lanes.items()})
+    async with queue.consumer(prefetch=3) as consumer:
+        turns = []
+        for step in (40, 1):
+            for lane in lanes:
+                await fill(queue, lane, 30)
+            jobs: list[rota.Job] = []
+            while len(jobs) < 40:
+                got = await consumer.claim(step)
+                jobs += got
+                # The ordered lane goes on only after its settlement; it is settled at once here.
+                await consumer.complete([job for job in got if job.lane == "!o"])
+            turns.append([job.lane for job in jobs if job.lane != "!o"][:30])
+            held = consumer.held
+            await consumer.complete(held)
+            while rest := await consumer.claim(100):
+                await consumer.complete(rest)
+            await consumer.claim()
+    assert turns[0][:12] == turns[1][:12]
+
+
+PRIORITIES = [-1000, -1, 0, 1, 1000]
+
+
+@pytest.mark.parametrize("path", ["plain", "retried", "released", "left", "delayed", "blocked"])
+@pytest.mark.parametrize("lane", ["a", "!a", "keyed"])
+async def test_a_priority_survives_every_path(queue: rota.Queue, path: str, lane: str) -> None:
+    """C53. Higher first, then enqueue order; a sequence keeps them too."""
+    order = [0, 1000, -1, -1000, 1, 1, 0, -1000]
+    batch = [
+        JobSpec(
+            task="t",
+            lane=lane,
+            ordering_key="k" if lane == "keyed" else None,
+            id=f"j{i}",
+            priority=priority,
+            delay=1 if path == "delayed" else 0,
+        )
+        for i, priority in enumerate(order)
+    ]
+    await queue.enqueue_many(batch)
+    expected = [f"j{i}" for i in sorted(range(len(order)), key=lambda i: (-order[i], i))]
+    if path == "delayed":
+        await _all_waiting(queue, len(order))
+    async with queue.consumer(prefetch=10) as consumer:
+        if path in ("retried", "released", "left", "blocked"):
+            jobs = await consumer.claim(10)
+            assert [job.id for job in jobs] == expected
+            match path:
+                case "retried":
+                    await consumer.settle([(job, rota.Retry(0)) for job in reversed(jobs)])
+                case "released":
+                    await consumer.release(jobs)
+                case "blocked":
+                    await consumer.settle([(jobs[0], rota.RateLimited(0.05))])
+                    await consumer.release(jobs[1:])
+    async with queue.consumer(prefetch=10) as consumer:
+        found: list[str] = []
+        while len(found) < len(order):
+            jobs = await consumer.claim(10, wait=5)
+            assert jobs, f"only {found} came"
+            found += [job.id for job in jobs]
+            await consumer.complete(jobs)
+    assert found == expected
+
+
+async def _all_waiting(queue: rota.Queue, n: int) -> None:
+    async def waiting() -> bool:
+        await queue.link.run(queue.link.store.beat())
+        return (await queue.info()).waiting == n
+
+    await eventually_async(waiting, "the delayed jobs fell due")
+
+
+async def test_a_lanes_priorities_do_not_move_other_lanes(queue: rota.Queue) -> None:
+    """C53: 2,000 urgent jobs (scaled from 10,000) against 10 low ones, in two lanes and in one."""
+    await fill(queue, "urgent", 2000, priority=1000)
+    await fill(queue, "low", 10, priority=-1000)
+    await queue.enqueue_many([JobSpec(task="t", lane="urgent", priority=-1000) for _ in range(10)])
+    async with queue.consumer() as consumer:
+        jobs = await consumer.claim(20)
+        assert Counter(job.lane for job in jobs) == {"urgent": 10, "low": 10}
+        rest = await consumer.claim(1000)
+        rest += await consumer.claim(1000)
+        assert [job.priority for job in rest[-10:]] == [-1000] * 10, "inside a lane low may starve"
+        assert all(a.priority >= b.priority for a, b in pairwise(rest))
+
+
+# ── what is refused ─────────────────────────────────────────────────────────────────────────
+
+WRONG_LIMITS: list[dict[str, Any]] = [
+    {"ceiling": -1}, {"ceiling": 1.5}, {"ceiling": "3"}, {"ceiling": True}, {"ceiling": 10**9},
+    {"weight": 0}, {"weight": 0.009}, {"weight": 100.1}, {"weight": NAN}, {"weight": "1"},
+    {"weight": True}, {"weight": -1}, {"weight": INF},
+    {"backlog": -1}, {"backlog": 1.0}, {"backlog": "x"}, {"backlog": True}, {"backlog": 10**10},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("limits", WRONG_LIMITS, ids=repr)
+@pytest.mark.legs("valkey")
+async def test_wrong_limits_are_refused(
+    server: Server, queue: rota.Queue, limits: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigError, match="expected .*given"):
+        await queue.lane("a").set(**limits)
+    with pytest.raises(ConfigError, match="expected .*given"):
+        queue.sync.lane("a").set(**limits)
+    with pytest.raises(ConfigError, match="expected .*given"):
+        await queue.set_lanes({"fine": {"ceiling": 1}, "a": limits})
+    assert server.keys() == []
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"a": {"ceilings": 3}},
+        {"a": {"ceiling": 3, 5: 1}},
+        {"a": 3},
+        {"a": None},
+        {"a": [("ceiling", 3)]},
+        [("a", {"ceiling": 3})],
+        None,
+        5,
+    ],
+    ids=repr,
+)
+@pytest.mark.legs("valkey")
+async def test_set_lanes_takes_a_mapping_of_mappings(
+    server: Server, queue: rota.Queue, limits: Any
+) -> None:
+    with pytest.raises(ConfigError, match="expected .*given"):
+        await queue.set_lanes(limits)
+    with pytest.raises(ConfigError, match="expected .*given"):
+        queue.sync.set_lanes(limits)
+    assert server.keys() == []
+
+
+WRONG_CALLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "until text": ("pause", {"until": "tomorrow"}),
+    "until naive": ("pause", {"until": datetime(2100, 1, 1)}),
+    "until date": ("pause", {"until": date(2100, 1, 1)}),
+    "until ms": ("pause", {"until": 4_102_444_800_000}),
+    "until nan": ("pause", {"until": NAN}),
+    "reason object": ("pause", {"reason": object()}),
+    "reason number": ("pause", {"reason": 5}),
+    "reason long": ("pause", {"reason": "x" * 100_000}),
+    "by bytes": ("pause", {"by": b"ops"}),
+    "block negative": ("block", {"delay": -1}),
+    "block nan": ("block", {"delay": NAN}),
+    "block huge": ("block", {"delay": 10**12}),
+    "block text": ("block", {"delay": "30"}),
+    "block reason": ("block", {"delay": 30, "reason": object()}),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_CALLS)
+@pytest.mark.legs("valkey")
+async def test_wrong_pauses_and_blocks_are_refused(
+    server: Server, queue: rota.Queue, name: str
+) -> None:
+    verb, given = WRONG_CALLS[name]
+    with pytest.raises(ConfigError, match="expected .*given"):
+        await getattr(queue.lane("a"), verb)(**given)
+    with pytest.raises(ConfigError, match="expected .*given"):
+        getattr(queue.sync.lane("a"), verb)(**given)
+    if "reason" in given and verb == "pause":
+        with pytest.raises(ConfigError, match="reason: expected text"):
+            await queue.pause(**given)
+    assert server.keys() == []
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, 1.5, "10", None])
+@pytest.mark.legs("valkey")
+async def test_a_listing_has_a_limit(queue: rota.Queue, limit: Any) -> None:
+    with pytest.raises(ConfigError, match="limit: expected a whole number"):
+        await queue.lanes(limit)
+
+
+async def test_a_reason_with_a_lone_surrogate_is_kept_readable(queue: rota.Queue) -> None:
+    await queue.lane("a").pause(reason="caf\ud800", by="ops")
+    assert (await queue.lane("a").info()).paused
+
+
+# ── what is told of lanes ───────────────────────────────────────────────────────────────────
+
+
+async def test_a_lane_is_told_as_it_stands(queue: rota.Queue) -> None:
+    lane = queue.lane("a")
+    assert await lane.info() == LaneInfo("a", 0, 0, 0, None, 1.0, False, None, False, None)
+    assert (await lane.info()).state == "idle"
+    await lane.set(ceiling=3, weight=2.5)
+    await fill(queue, "a", 4)
+    await queue.enqueue(JobSpec(task="t", lane="a", delay=60_000))
+    info = await lane.info()
+    assert (info.waiting, info.delayed, info.running) == (4, 1, 0)
+    assert (info.ceiling, info.weight, info.state) == (3, 2.5, "ready")
+    assert info.oldest_wait is not None
+    assert 0 <= info.oldest_wait < 30
+    async with queue.consumer() as consumer:
+        await consumer.claim(2)
+        info = await lane.info()
+        assert (info.waiting, info.running, info.state) == (2, 2, "ready")
+        await consumer.claim(2)
+        assert (await lane.info()).state == "at ceiling"
+
+
+async def test_lanes_are_listed_with_work_first(queue: rota.Queue) -> None:
+    await queue.lane("configured").set(ceiling=3)
+    await queue.lane("paused").pause()
+    await fill(queue, "running", 1)
+    async with queue.consumer() as consumer:
+        await consumer.claim()
+        for i in range(300):
+            await fill(queue, f"t{i}", 1)
+        names = [lane.name for lane in await queue.lanes()]
+        assert sorted(names[:300]) == sorted(f"t{i}" for i in range(300))
+        assert names[300:] == ["running", "configured", "paused"]
+        assert len(await queue.lanes(limit=301)) == 301
+
+
+# ── C30: a head full of lanes that may not run ──────────────────────────────────────────────
+
+CROWD = 20_000
+
+
+@pytest.mark.parametrize("why", ["paused", "blocked", "at ceiling"])
+@pytest.mark.legs("valkey", "redis7")
+async def test_one_lane_among_thousands_that_may_not_run(
+    server: Server, queue: rota.Queue, why: str
+) -> None:
+    """C30. The only lane that may run is claimed by the first call, at the cost of a small one."""
+    raw, keys = server.raw(), Keys(queue.name)
+    names = [f"t{i:05}" for i in range(CROWD - 1)]
+    await queue.enqueue_many([JobSpec(task="t", lane=name) for name in names])
+    _shut(server, keys, names, why)
+    await queue.enqueue(JobSpec(task="t", lane="z-last"))
+    async with queue.consumer() as consumer:
+        await consumer.claim()  # the lanes shut behind rota's back are met and taken out
+        while (await queue.info()).lanes_ready > 1:
+            await queue.link.run(queue.link.store.beat())
+        await consumer.release(consumer.held)
+        costs = []
+        for _ in range(5):
+            before = _script_us(raw)
+            (job,) = await consumer.claim(10)
+            costs.append(_script_us(raw) - before)
+            assert job.lane == "z-last"
+            await consumer.release(job)
+    assert min(costs) < 3000, f"one claim took the server {costs} µs"
