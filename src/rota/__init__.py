@@ -2,7 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from rota.config import WorkerConfig
+from rota.config import Durable, WorkerConfig
 from rota.errors import (
     BatchInterrupted,
     ConfigError,
@@ -17,7 +17,7 @@ from rota.errors import (
     UnknownTask,
 )
 from rota.executor import current_job
-from rota.model import DeadJob, Enqueued, Job, JobInfo, JobSpec, LaneInfo, QueueInfo
+from rota.model import ConsumerInfo, DeadJob, Enqueued, Job, JobInfo, JobSpec, LaneInfo, QueueInfo
 from rota.queue import Queue
 from rota.signals import Bury, RateLimited, Release, Retry, Signal
 from rota.timing import Backoff
@@ -33,8 +33,10 @@ __all__ = [
     "BatchInterrupted",
     "Bury",
     "ConfigError",
+    "ConsumerInfo",
     "DeadJob",
     "Drained",
+    "Durable",
     "Enqueued",
     "Job",
     "JobInfo",

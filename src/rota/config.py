@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from rota.errors import ConfigError
 from rota.names import shown
+from rota.timing import milliseconds, seconds
 
 MIN_LEASE_S = 1.0
 MAX_LEASE_S = 86_400.0
@@ -13,6 +15,8 @@ MAX_CEILING = 1_000_000
 MAX_BACKLOG = 1_000_000_000
 MIN_WEIGHT, MAX_WEIGHT = 0.01, 100.0
 MAX_CONCURRENCY = 10_000
+MAX_CONFIRM_S = 8.0
+MAX_DEAD = 10_000_000
 MAX_PREFETCH = 100
 MAX_CLAIM = 1000
 MAX_ATTEMPTS = 10_000
@@ -52,8 +56,50 @@ def weight(value: object) -> float | None:
     return None if value is None else number(value, MIN_WEIGHT, MAX_WEIGHT, "weight")
 
 
+def dead_max(value: object) -> int | None:
+    return None if value is None else whole(value, 0, MAX_DEAD, "dead_max")
+
+
+def dead_age(value: object) -> int | None:
+    """In milliseconds."""
+    return None if value is None else milliseconds(seconds(value, "dead_age"))
+
+
+def durable(value: object) -> Durable | None:
+    if value is None or isinstance(value, Durable):
+        return value
+    raise ConfigError(f"durable: expected a rota.Durable or None, given {shown(value)}")
+
+
 def backlog(value: object) -> int | None:
     return None if value is None else whole(value, 0, MAX_BACKLOG, "backlog")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Durable:
+    """What an enqueue waits for before it returns, at most `timeout` seconds (up to 8).
+
+    `fsync`: the server has its append-only file on disk. `replicas`: so many replicas have the
+    jobs too, with `fsync` on disk. Raises ConfigError.
+    """
+
+    fsync: bool = True
+    replicas: int = 0
+    timeout: float | timedelta = 5
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.fsync, bool):
+            raise ConfigError(f"fsync: expected True or False, given {shown(self.fsync)}")
+        whole(self.replicas, 0, 100, "replicas")
+        if not self.fsync and not self.replicas:
+            raise ConfigError("durable: expected fsync=True, or replicas above 0")
+        given = seconds(self.timeout, "timeout")
+        number(given, 0.001, MAX_CONFIRM_S, "timeout")
+        object.__setattr__(self, "timeout", given)
+
+    @property
+    def timeout_ms(self) -> int:
+        return milliseconds(seconds(self.timeout, "timeout"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,7 +70,14 @@ class BatchInterrupted(RotaError):
 
 
 class NotDurable(RotaError):
-    """The job was written, but the asked durability was not reached; the job may exist."""
+    """The jobs were written, but the durability asked for was not confirmed in time.
+
+    They exist, with these `outcomes`, and will run; a server that fails now may lose them.
+    """
+
+    def __init__(self, message: str, outcomes: Sequence[Enqueued] = ()) -> None:
+        super().__init__(message)
+        self.outcomes = list(outcomes)
 
 
 class Unavailable(RotaError):

@@ -7,7 +7,16 @@ from typing import cast
 from rota import config, scripts
 from rota.errors import PayloadError
 from rota.keys import Keys
-from rota.model import Header, JobInfo, JobState, LaneInfo, QueueInfo, Record, parse_record
+from rota.model import (
+    ConsumerInfo,
+    Header,
+    JobInfo,
+    JobState,
+    LaneInfo,
+    QueueInfo,
+    Record,
+    parse_record,
+)
 from rota.scripting import Operation
 
 PAGE = 200
@@ -39,6 +48,22 @@ class Inspector:
             cursor, rows = yield from self.lanes_page(cursor)
             found.update((row.name, row) for row in rows)
             if not cursor or len(found) >= limit:
+                return list(found.values())[:limit]
+
+    def consumers(self, limit: int) -> Operation[list[ConsumerInfo]]:
+        """The first `limit` consumers found, those whose jobs are being taken back included."""
+        config.whole(limit, 1, MAX_LANES, "limit")
+        found: dict[str, ConsumerInfo] = {}
+        cursor = "0"
+        while True:
+            now, after, rows = yield from scripts.consumers_page(
+                self._keys, cursor=cursor, limit=PAGE
+            )
+            cursor = after.decode()
+            for id, deadline, name, held in rows:
+                left = max(0, deadline - now) / 1000
+                found[id.decode()] = ConsumerInfo(id.decode(), name.decode(), left, held)
+            if cursor == "0" or len(found) >= limit:
                 return list(found.values())[:limit]
 
     def job(self, id: str) -> Operation[JobInfo | None]:

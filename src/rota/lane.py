@@ -60,6 +60,10 @@ class Lane:
         """Ends a block before its time; False where there was none."""
         return await self._link.run(self._link.store.unblock(self.name))
 
+    async def purge(self) -> int:
+        """Deletes the lane's waiting and delayed jobs, in pages; what is in flight goes on."""
+        return await self._link.run(self._link.store.purge(self.name))
+
     async def info(self) -> LaneInfo:
         """The lane as it stands."""
         return await self._link.run(self._link.inspector.lane(self.name))
@@ -102,6 +106,9 @@ class SyncLane:
 
     def unblock(self) -> bool:
         return self._link.run_sync(self._link.store.unblock(self.name))
+
+    def purge(self) -> int:
+        return self._link.run_sync(self._link.store.purge(self.name))
 
     def info(self) -> LaneInfo:
         return self._link.run_sync(self._link.inspector.lane(self.name))

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar, overload
 
 from rota import config, names
+from rota.config import Durable
 from rota.consumer import Consumer
 from rota.dead_jobs import DeadJobs
 from rota.errors import ConfigError, UnknownTask
@@ -16,7 +17,7 @@ from rota.job import JobHandle
 from rota.keys import Keys
 from rota.lane import Lane
 from rota.link import Link
-from rota.model import Enqueued, Job, JobSpec, LaneInfo, OnDead, QueueInfo
+from rota.model import ConsumerInfo, Enqueued, Job, JobSpec, LaneInfo, OnDead, QueueInfo
 from rota.names import shown
 from rota.scripting import LIBRARY, Library
 from rota.station import Station
@@ -37,7 +38,8 @@ class Queue:
     an embedded server in `.rota`. `prefix` opens every key. With `require_lane` a job without a
     lane is refused. `default_ceiling` holds for lanes without one of their own; None leaves the
     queue's as it is. `max_payload` in bytes, up to 64 MiB. `beat`: the fallback period of idle
-    consumers, in seconds. Raises ConfigError; touches no server.
+    consumers, in seconds. `durable`: what every enqueue waits for before it returns.
+    Raises ConfigError; touches no server.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Queue:
         default_ceiling: int | None = None,
         max_payload: int = config.DEFAULT_MAX_PAYLOAD,
         beat: float | timedelta = config.BEAT_S,
+        durable: Durable | None = None,
         library: Library = LIBRARY,
     ) -> None:
         self.name = names.queue_name(name)
@@ -67,7 +70,7 @@ class Queue:
         )
         self.tasks: dict[str, AnyTask] = {}
         self.lifespans: list[Lifespan] = []
-        self._home = TaskHome(self.link, require_lane, self.max_payload)
+        self._home = TaskHome(self.link, require_lane, self.max_payload, config.durable(durable))
 
     def __repr__(self) -> str:
         return f"<rota queue {self.name}>"
@@ -157,10 +160,11 @@ class Queue:
 
     # ── enqueueing ──────────────────────────────────────────────────────────────────────────
 
-    async def enqueue(self, spec: JobSpec) -> Enqueued:
+    async def enqueue(self, spec: JobSpec, *, durable: Durable | None = None) -> Enqueued:
         """Stores one job; raises LaneFull where its lane's backlog limit refuses it."""
         self._check(spec)
-        return await self.link.run(self.link.store.enqueue_one(spec))
+        durable = config.durable(durable) or self._home.durable
+        return await self.link.run(self.link.store.enqueue_one(spec, durable=durable))
 
     async def enqueue_many(
         self,
@@ -169,6 +173,7 @@ class Queue:
         on_full: OnFull = "outcome",
         wait: float | timedelta = 60,
         atomic: bool = False,
+        durable: Durable | None = None,
     ) -> list[Enqueued]:
         """Stores jobs in calls of at most 1,000; outcomes in the order given.
 
@@ -183,6 +188,7 @@ class Queue:
                 on_full=on_full,
                 wait=seconds(wait, "wait"),
                 atomic=atomic,
+                durable=config.durable(durable) or self._home.durable,
             )
         )
 
@@ -192,18 +198,20 @@ class Queue:
         *,
         on_full: OnFull = "outcome",
         wait: float | timedelta = 60,
+        durable: Durable | None = None,
     ) -> AsyncIterator[Enqueued]:
         """Stores any number of jobs in constant memory, yielding outcomes in order.
 
         A failure raises BatchInterrupted; the outcomes before it have been yielded.
         """
         check_on_full(on_full)
+        confirm = config.durable(durable) or self._home.durable
         patience, first = seconds(wait, "wait"), True
         parts = chunks(check_specs(specs, self.max_payload))
         while chunk := next_chunk(parts, [], first=first):
             first = False
             for done in await self.link.run(
-                self.link.store.enqueue_part(chunk, on_full=on_full, wait=patience)
+                self.link.store.enqueue_part(chunk, on_full=on_full, wait=patience, durable=confirm)
             ):
                 yield done
 
@@ -219,9 +227,24 @@ class Queue:
         """Lanes with work first, then running, configured and paused ones; at most `limit`."""
         return await self.link.run(self.link.inspector.lanes(limit))
 
-    async def set(self, *, default_ceiling: int | Unset | None = UNSET) -> None:
-        """Changes what holds for lanes without a setting of their own; None removes it."""
-        await self.link.run(self.link.store.queue_set(default_ceiling=default_ceiling))
+    async def set(
+        self,
+        *,
+        default_ceiling: int | Unset | None = UNSET,
+        dead_max: int | Unset | None = UNSET,
+        dead_age: float | timedelta | Unset | None = UNSET,
+    ) -> None:
+        """Changes what holds for the whole queue; None removes a setting.
+
+        `default_ceiling`: for lanes without one of their own. `dead_max`, `dead_age` (seconds):
+        how many dead jobs are kept, and how long; 100,000 and 180 days unless set. A dead job
+        that holds its sequence is kept whatever these say.
+        """
+        await self.link.run(
+            self.link.store.queue_set(
+                default_ceiling=default_ceiling, dead_max=dead_max, dead_age=dead_age
+            )
+        )
 
     async def set_lanes(self, limits: Mapping[str, Mapping[str, Any]]) -> None:
         """Changes many lanes: name → the keywords of `Lane.set`. All are checked first."""
@@ -233,6 +256,18 @@ class Queue:
 
     async def resume(self) -> None:
         await self.link.run(self.link.store.open_gate())
+
+    async def purge(self) -> int:
+        """Deletes what waits and what is delayed in every lane with waiting jobs, in pages."""
+        return await self.link.run(self.link.store.purge_queue())
+
+    async def consumers(self, limit: int = 1000) -> list[ConsumerInfo]:
+        """Consumers that have a lease."""
+        return await self.link.run(self.link.inspector.consumers(limit))
+
+    async def evict(self, consumer: str) -> int | None:
+        """Ends a consumer's lease: what it holds goes back uncounted. None: no such lease."""
+        return await self.link.run(self.link.store.evict(names.job_id(consumer)))
 
     async def info(self) -> QueueInfo:
         """Totals of the queue."""
@@ -252,7 +287,7 @@ class Queue:
     @property
     def sync(self) -> SyncQueue:
         """Every async verb's twin, for code without an event loop."""
-        return SyncQueue(self.link, self.station, self.max_payload, self.decode)
+        return SyncQueue(self._home, self.station, self.decode)
 
     async def close(self) -> None:
         """Closes this loop's connections. Optional: they end with the loop."""

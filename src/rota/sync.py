@@ -7,30 +7,32 @@ from datetime import timedelta
 from typing import Any
 
 from rota import config, names
+from rota.config import Durable
 from rota.consumer import SyncConsumer
 from rota.dead_jobs import SyncDeadJobs
 from rota.deliveries import Decode
 from rota.job import SyncJobHandle
 from rota.lane import SyncLane
-from rota.link import Link
-from rota.model import Enqueued, JobSpec, LaneInfo, QueueInfo
+from rota.model import ConsumerInfo, Enqueued, JobSpec, LaneInfo, QueueInfo
 from rota.station import Station
 from rota.store import UNSET, OnFull, Unset, check_on_full, chunks, next_chunk
-from rota.task import check_spec, check_specs
+from rota.task import TaskHome, check_spec, check_specs
 from rota.timing import seconds
 
 
 class SyncQueue:
     """The blocking twin of `Queue`; what each verb does is said there."""
 
-    def __init__(self, link: Link, station: Station, max_payload: int, decode: Decode) -> None:
-        self._link = link
+    def __init__(self, home: TaskHome, station: Station, decode: Decode) -> None:
+        self._home = home
+        self._link = home.link
         self._station = station
-        self._max_payload = max_payload
         self._decode = decode
 
-    def enqueue(self, spec: JobSpec) -> Enqueued:
-        return self._link.run_sync(self._link.store.enqueue_one(self._check(spec)))
+    def enqueue(self, spec: JobSpec, *, durable: Durable | None = None) -> Enqueued:
+        self._check(spec)
+        durable = config.durable(durable) or self._home.durable
+        return self._link.run_sync(self._link.store.enqueue_one(spec, durable=durable))
 
     def enqueue_many(
         self,
@@ -39,13 +41,15 @@ class SyncQueue:
         on_full: OnFull = "outcome",
         wait: float | timedelta = 60,
         atomic: bool = False,
+        durable: Durable | None = None,
     ) -> list[Enqueued]:
         return self._link.run_sync(
             self._link.store.enqueue_many(
-                check_specs(specs, self._max_payload),
+                check_specs(specs, self._home.max_payload),
                 on_full=on_full,
                 wait=seconds(wait, "wait"),
                 atomic=atomic,
+                durable=config.durable(durable) or self._home.durable,
             )
         )
 
@@ -55,18 +59,22 @@ class SyncQueue:
         *,
         on_full: OnFull = "outcome",
         wait: float | timedelta = 60,
+        durable: Durable | None = None,
     ) -> Iterator[Enqueued]:
         check_on_full(on_full)
+        confirm = config.durable(durable) or self._home.durable
         patience, first = seconds(wait, "wait"), True
-        parts = chunks(check_specs(specs, self._max_payload))
+        parts = chunks(check_specs(specs, self._home.max_payload))
         while chunk := next_chunk(parts, [], first=first):
             first = False
             yield from self._link.run_sync(
-                self._link.store.enqueue_part(chunk, on_full=on_full, wait=patience)
+                self._link.store.enqueue_part(
+                    chunk, on_full=on_full, wait=patience, durable=confirm
+                )
             )
 
     def _check(self, spec: JobSpec) -> JobSpec:
-        return check_spec(spec, self._max_payload)
+        return check_spec(spec, self._home.max_payload)
 
     def lane(self, name: str) -> SyncLane:
         return SyncLane(names.lane_name(name), self._link)
@@ -74,8 +82,18 @@ class SyncQueue:
     def lanes(self, limit: int = 1000) -> list[LaneInfo]:
         return self._link.run_sync(self._link.inspector.lanes(limit))
 
-    def set(self, *, default_ceiling: int | Unset | None = UNSET) -> None:
-        self._link.run_sync(self._link.store.queue_set(default_ceiling=default_ceiling))
+    def set(
+        self,
+        *,
+        default_ceiling: int | Unset | None = UNSET,
+        dead_max: int | Unset | None = UNSET,
+        dead_age: float | timedelta | Unset | None = UNSET,
+    ) -> None:
+        self._link.run_sync(
+            self._link.store.queue_set(
+                default_ceiling=default_ceiling, dead_max=dead_max, dead_age=dead_age
+            )
+        )
 
     def set_lanes(self, limits: Mapping[str, Mapping[str, Any]]) -> None:
         self._link.run_sync(self._link.store.set_lanes(limits))
@@ -85,6 +103,15 @@ class SyncQueue:
 
     def resume(self) -> None:
         self._link.run_sync(self._link.store.open_gate())
+
+    def purge(self) -> int:
+        return self._link.run_sync(self._link.store.purge_queue())
+
+    def consumers(self, limit: int = 1000) -> list[ConsumerInfo]:
+        return self._link.run_sync(self._link.inspector.consumers(limit))
+
+    def evict(self, consumer: str) -> int | None:
+        return self._link.run_sync(self._link.store.evict(names.job_id(consumer)))
 
     def info(self) -> QueueInfo:
         return self._link.run_sync(self._link.inspector.queue())

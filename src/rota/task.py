@@ -11,10 +11,12 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from rota import config, names
 from rota.codec import Codec
+from rota.config import Durable
 from rota.errors import ConfigError, PayloadError
 from rota.link import Link
 from rota.model import DEFAULT_LANE, DEFAULT_MAX_ATTEMPTS, Enqueued, JobSpec, OnDead, new_id
 from rota.names import shown
+from rota.scripting import Operation
 from rota.timing import Backoff, BackoffRule, check_backoff, instant, milliseconds, seconds
 
 P = ParamSpec("P")
@@ -110,19 +112,28 @@ class TaskHome:
     link: Link
     require_lane: bool
     max_payload: int
+    durable: Durable | None = None
 
 
 class Enqueuer(Generic[P]):
     """Enqueues jobs of one task with given options, typed like its function."""
 
     def __init__(
-        self, *, name: str, codec: Codec, policy: TaskPolicy, home: TaskHome, options: JobOptions
+        self,
+        *,
+        name: str,
+        codec: Codec,
+        policy: TaskPolicy,
+        home: TaskHome,
+        options: JobOptions,
+        durable: Durable | None = None,
     ) -> None:
         self.name = name
         self.codec = codec
         self.policy = policy
         self._home = home
         self._options = options
+        self._durable = durable or home.durable
 
     def spec(self, *args: P.args, **kwargs: P.kwargs) -> JobSpec:
         """The job these arguments make, with its id.
@@ -169,27 +180,30 @@ class Enqueuer(Generic[P]):
         Raises PayloadError, ConfigError or LaneFull before anything is stored, Unavailable when
         the server cannot be reached: then the job may exist, and the same id may be sent again.
         """
-        link = self._home.link
-        return await link.run(link.store.enqueue_one(self.spec(*args, **kwargs)))
+        return await self._home.link.run(self._enqueueing(*args, **kwargs))
+
+    def _enqueueing(self, *args: P.args, **kwargs: P.kwargs) -> Operation[Enqueued]:
+        store = self._home.link.store
+        return store.enqueue_one(self.spec(*args, **kwargs), durable=self._durable)
 
     @property
     def sync(self) -> SyncEnqueuer[P]:
         """The same, for code without an event loop."""
-        return SyncEnqueuer(self, self._home.link)
+        return SyncEnqueuer(self)
 
 
 class SyncEnqueuer(Generic[P]):
     """The blocking twin of an enqueuer."""
 
-    def __init__(self, twin: Enqueuer[P], link: Link) -> None:
+    def __init__(self, twin: Enqueuer[P]) -> None:
         self._twin = twin
-        self._link = link
 
     def spec(self, *args: P.args, **kwargs: P.kwargs) -> JobSpec:
         return self._twin.spec(*args, **kwargs)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
-        return self._link.run_sync(self._link.store.enqueue_one(self.spec(*args, **kwargs)))
+        twin = self._twin
+        return twin._home.link.run_sync(twin._enqueueing(*args, **kwargs))
 
 
 class Task(Enqueuer[P], Generic[P, R]):
@@ -224,13 +238,15 @@ class Task(Enqueuer[P], Generic[P, R]):
         at: datetime | float | None = None,
         expires: float | timedelta | datetime | None = None,
         id: str | None = None,
+        durable: Durable | None = None,
     ) -> Enqueuer[P]:
         """The task with options for the jobs enqueued through it.
 
         `priority`: −1000 … 1000, higher first. `delay` (seconds, `timedelta`) or `at` (aware
         `datetime`, Unix seconds): not before. `expires` (seconds from enqueueing, or an instant):
         a job not started by then goes to the dead unrun. `id` deduplicates while its job exists;
-        `ordering_key` orders within the lane. Raises ConfigError.
+        `ordering_key` orders within the lane. `durable`: what to wait for before `enqueue`
+        returns. Raises ConfigError.
         """
         return Enqueuer(
             name=self.name,
@@ -246,6 +262,7 @@ class Task(Enqueuer[P], Generic[P, R]):
                 expires=expires,
                 id=id,
             ),
+            durable=config.durable(durable),
         )
 
 

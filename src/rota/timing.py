@@ -30,7 +30,7 @@ _LAST_INSTANT_S = int(datetime(2200, 1, 1, tzinfo=UTC).timestamp())
 _MAX_EXPONENT = 2**53
 
 
-def seconds(value: float | timedelta, name: str) -> float:
+def seconds(value: object, name: str) -> float:
     """A duration in seconds, from 0 to ten years; `name` opens the error's message."""
     number: object = value.total_seconds() if isinstance(value, timedelta) else value
     # Compared before the conversion: a huge int has no float.

@@ -46,7 +46,7 @@ async def left_behind(server: Server, queue: rota.Queue) -> set[str]:
 async def test_odd_names_go_all_the_way(server: Server, queue: rota.Queue, ordered: bool) -> None:
     """As lane, key, id and task at once: enqueued, listed, claimed, retried, done, and gone."""
     mark = "!" if ordered else ""
-    odd = [name for name in odd if len((mark + name).encode()) <= 200]
+    odd = [name for name in ODD if len((mark + name).encode()) <= 200]
     batch = [
         rota.JobSpec(
             task=name,

@@ -100,6 +100,7 @@ class QueueModel(RuleBasedStateMachine):
         self.store = Store(self.keys)
         self.inspector = Inspector(self.keys)
         self.ref = Reference(self.clock.now)
+        self.agreed = True
         self.consumers: list[str] = []
         self.sent: list[tuple[Call[Any], Any]] = []
         self.taken: list[tuple[str, str]] = []  # every delivery there ever was
@@ -112,11 +113,13 @@ class QueueModel(RuleBasedStateMachine):
     def both(self, real: Operation[T], reference: Callable[[], T]) -> T:
         """Does a step to both queues; answers and states must be equal."""
         claimable, due = self.ref.claimable(), self.ref.next_time()
+        self.agreed = False
         answer, expected = self.run(real), reference()
         assert answer == expected, f"answered {answer}, expected {expected}"
         self.compare()
         if self.ref.claimable() - claimable or self.ref.next_time() < due:
             assert self.bell() > 0, "work or an earlier due time, and nobody was woken"
+        self.agreed = True
         return answer
 
     def compare(self) -> audit.Dump:
@@ -464,7 +467,38 @@ class QueueModel(RuleBasedStateMachine):
     # ── the end ─────────────────────────────────────────────────────────────────────────────
 
     def teardown(self) -> None:
-        self.client.close()
+        try:
+            if self.agreed:
+                self.drain()
+        finally:
+            self.client.close()
+
+    def drain(self) -> None:
+        """Whatever happened, all of it can be worked off, and then nothing is left (invariant 6)."""
+        self.gate(shut=False)
+        self.set_default_ceiling(ceiling=None, swept=True)
+        for lane in LANES:
+            self.set_lane(lane=lane, ceiling=None, weight=None, backlog=None)
+            self.let_go(lane=lane, blocked=True)
+            self.let_go(lane=lane, blocked=False)
+        while self.ref.consumers:
+            self.leave(who=0)
+        name = self.join()
+        while self.ref.jobs:
+            held = [("held", i) for i in range(len(self.ref.consumers[name].held))]
+            self.exchange_of(name, want=10, prefetch=4, done=held)
+            if not self.ref.consumers[name].held:
+                dead = [job.id for job in self.ref.jobs.values() if job.state == "dead"]
+                self.both(
+                    iter(scripts.discard(self.keys, ids=Packed(dead or ["-"]))),
+                    lambda: self.ref.discard(dead or ["-"]),
+                )
+                self.advance_to_next(beside=0)
+                self.heartbeat(all_but=-1)
+        self.exchange_of(name, want=1, prefetch=1, park=True)
+        self.both(self.store.leave(name), lambda: self.ref.leave(name))
+        left = {key for key in self.compare().types if not key.startswith("sent:")}
+        assert left == {"config", "seq", "stats"}, left
 
 
 def pick(index: int, from_: Sequence[T]) -> T:

@@ -6,6 +6,8 @@ field `clock` of the queue's `config` hash. `Clock` writes it, by a raw client.
 
 from __future__ import annotations
 
+from functools import cache
+
 import redis
 
 from rota.keys import Keys
@@ -14,6 +16,7 @@ from rota.scripting import Library
 START_MS = 1_700_000_000_000
 
 
+@cache
 def library() -> Library:
     return Library({"clock": "local now = tonumber(redis.call('HGET', k_config, 'clock'))"})
 

@@ -18,8 +18,9 @@ from rota.signals import Signal
 PUBLIC = [
     "Backoff", "BatchInterrupted", "Bury", "ConfigError", "DeadJob", "Drained", "Enqueued", "Job",
     "JobInfo", "JobSpec", "LaneFull", "LaneInfo", "LeaseLost", "NotDurable", "PayloadError",
-    "Queue", "QueueInfo", "RateLimited", "Release", "Retry", "RotaError", "ServerFull", "ServerTooOld",
-    "Signal", "Unavailable", "UnknownTask", "Worker", "WorkerConfig", "__version__", "current_job",
+    "Queue", "QueueInfo", "RateLimited", "Release", "Retry", "RotaError", "ServerFull",
+    "ServerTooOld", "Signal", "Unavailable", "UnknownTask", "Worker", "WorkerConfig",
+    "__version__", "current_job",
 ]  # fmt: skip
 
 

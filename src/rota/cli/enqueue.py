@@ -48,16 +48,18 @@ def enqueue(
     queue: Annotated[
         str,
         typer.Argument(
+            metavar="QUEUE",
             help="A queue's name (any task is accepted), or module:queue (task and arguments are "
-            "checked, and the task's limits hold)."
+            "checked, and the task's limits hold).",
         ),
     ],
-    task: Annotated[str, typer.Argument(help="The task's name.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="The task's name.")],
     file: Annotated[
         str,
         typer.Argument(
+            metavar="FILE",
             help="JSON lines (.jsonl, .ndjson), CSV (.csv), or - for standard input. A line's "
-            "fields are the task's keyword arguments, an array's items positional ones."
+            "fields are the task's keyword arguments, an array's items positional ones.",
         ),
     ],
     lane_from: Annotated[

@@ -36,7 +36,7 @@ def _lane() -> None:
 
 @app.command(name="ls")
 def ls(
-    queue: Annotated[str, typer.Argument(help="A queue's name, or module:queue.")],
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="A queue's name, or module:queue.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     limit: Annotated[
         int, typer.Option(help="Most lanes to show; those with work come first.")

@@ -11,6 +11,8 @@
 -- The nonce keeps the outcomes for 60 s: a resend is answered from them and stores nothing.
 local receipt = redis.call('GET', k_sent(nonce))
 if receipt then
+  -- A write, so that this connection too can ask whether all before it is durable.
+  redis.call('PEXPIRE', k_sent(nonce), 60000)
   return { 'ok', receipt }
 end
 local ids, lanes, keys, priorities, delays, instants = unpack(jobs, 1, 6)

@@ -1,0 +1,20 @@
+"""The write side of a queue, in the words of the domain: operations without I/O.
+
+enqueueing.py   jobs come in
+claiming.py     consumers join, claim and settle; the queue's time is kept
+limits.py       what lanes and the queue may do
+"""
+
+from rota.keys import Keys
+from rota.store.claiming import Claiming
+from rota.store.enqueueing import Enqueueing, OnFull, check_on_full, chunks, next_chunk
+from rota.store.limits import UNSET, Limits, Unset
+
+__all__ = ["UNSET", "OnFull", "Store", "Unset", "check_on_full", "chunks", "next_chunk"]
+
+
+class Store(Enqueueing, Claiming, Limits):
+    """The write side of one queue."""
+
+    def __init__(self, keys: Keys) -> None:
+        self.keys = keys

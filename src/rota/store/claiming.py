@@ -1,0 +1,111 @@
+"""Consumers and what they hold: leases, claims, settlements, the queue's time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rota import scripts
+from rota.keys import Keys
+from rota.model import Answer, Exchanged, Settlement
+from rota.scripting import Operation, Packed
+
+PAGE = 500
+
+
+class Claiming:
+    """The part of the store that hands jobs out and takes their endings."""
+
+    keys: Keys
+
+    def join(self, consumer: str, *, lease_ms: int, name: str) -> Operation[int]:
+        return (yield from scripts.join(self.keys, consumer=consumer, lease_ms=lease_ms, name=name))
+
+    def leave(self, consumer: str) -> Operation[int]:
+        """Ends a lease; returns how many jobs went back to their places."""
+        total, more = 0, True
+        while more:
+            more, back, _ = yield from scripts.leave(self.keys, consumer=consumer, limit=PAGE)
+            total += back
+        return total
+
+    def evict(self, consumer: str) -> Operation[int | None]:
+        """Ends another's lease; returns how many jobs went back, None where it has no lease."""
+        more, total, known = yield from scripts.leave(self.keys, consumer=consumer, limit=PAGE)
+        return total + ((yield from self.leave(consumer)) if more else 0) if known else None
+
+    def heartbeat(self, consumers: Sequence[str], *, lease_ms: int) -> Operation[list[bool]]:
+        """Renews leases; False for each that has ended."""
+        reply = yield from scripts.heartbeat(
+            self.keys, lease_ms=lease_ms, consumers=Packed(list(consumers))
+        )
+        return [bool(renewed) for renewed in reply]
+
+    def exchange(
+        self,
+        consumer: str,
+        *,
+        number: int,
+        want: int,
+        prefetch: int,
+        park: bool,
+        done: Sequence[tuple[str, str]] = (),
+    ) -> Operation[Exchanged]:
+        """Settles `done` (job, delivery) as completed and claims up to `want` entries."""
+        return (
+            yield from scripts.exchange(
+                self.keys,
+                consumer=consumer,
+                number=number,
+                want=want,
+                prefetch=prefetch,
+                park=park,
+                done=Packed([[id for id, _ in done], [delivery for _, delivery in done]]),
+            )
+        )
+
+    def settle(self, consumer: str, settlements: Sequence[Settlement]) -> Operation[list[Answer]]:
+        """Settles each delivery in its own way; one answer each, in order."""
+        answers: list[Answer] = []
+        for start in range(0, len(settlements), PAGE):
+            rows = [
+                (s.id, s.delivery, s.action, s.delay, s.error if s.error else False, s.hold)
+                for s in settlements[start : start + PAGE]
+            ]
+            answers += yield from scripts.settle(self.keys, consumer=consumer, entries=Packed(rows))
+        return answers
+
+    def start(self, consumer: str, job: str, delivery: str) -> Operation[str]:
+        """Marks a job with a death behind it as started; it may be run on `ok` only."""
+        return (yield from scripts.start(self.keys, consumer=consumer, id=job, delivery=delivery))
+
+    def held_by(self, consumer: str, *, number: int) -> Operation[dict[str, str] | None]:
+        """Raises the consumer's claim number and lists what it holds, job → delivery.
+
+        None where its lease is gone.
+        """
+        held: dict[str, str] = {}
+        cursor = "0"
+        while True:
+            status, cursor, pairs = yield from scripts.reconcile_consumer(
+                self.keys, consumer=consumer, number=number, cursor=cursor, limit=PAGE
+            )
+            if status == "lost":
+                return None
+            held.update(pairs)
+            if cursor == "0":
+                return held
+
+    def pass_on(self, *, beat_ms: int) -> Operation[int]:
+        return (yield from scripts.pass_on(self.keys, beat_ms=beat_ms))
+
+    def beat(self) -> Operation[float | None]:
+        """Keeps the queue's time until nothing more is due; returns seconds to the next thing.
+
+        At most 20 pages: what is left is carried on by the next beat of anyone.
+        """
+        due: float | None = None
+        for _ in range(20):
+            more, due, _ = yield from scripts.beat(self.keys, limit=PAGE)
+            if not more:
+                break
+        return due

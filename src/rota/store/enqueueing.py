@@ -1,0 +1,222 @@
+"""Storing jobs: in calls of bounded size, one outcome each, safe to send again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, TypeVar
+
+from rota import scripts
+from rota.config import Durable
+from rota.errors import BatchInterrupted, ConfigError, LaneFull, NotDurable, RotaError
+from rota.keys import Keys
+from rota.model import Enqueued, JobSpec, Outcome, new_nonce
+from rota.names import shown
+from rota.scripting import Call, Confirm, Operation, Packed, Reply, Tail, Wait
+
+T = TypeVar("T")
+OnFull = Literal["outcome", "raise", "wait"]
+
+MAX_JOBS_PER_CALL = 1000
+MAX_BYTES_PER_CALL = 2 * 1024 * 1024
+LARGE_BYTES = 2048
+FULL_PAUSE_S = 0.25
+
+_OUTCOMES: dict[str, Outcome] = {"c": "created", "d": "duplicate", "f": "lane_full"}
+
+
+def chunks(specs: Iterable[JobSpec]) -> Iterator[list[JobSpec]]:
+    """Cuts specs into calls of at most 1,000 jobs or 2 MiB; a larger payload travels alone."""
+    chunk: list[JobSpec] = []
+    size = 0
+    for spec in specs:
+        if chunk and (
+            len(chunk) == MAX_JOBS_PER_CALL or size + len(spec.payload) > MAX_BYTES_PER_CALL
+        ):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(spec)
+        size += len(spec.payload)
+    if chunk:
+        yield chunk
+
+
+def next_chunk(
+    parts: Iterator[list[JobSpec]], outcomes: Sequence[Enqueued], *, first: bool
+) -> list[JobSpec]:
+    """The next call's worth, [] at the end.
+
+    Where the specs themselves fail, BatchInterrupted says how far the jobs got; before the
+    first call, bad input is raised as what it is.
+    """
+    try:
+        return next(parts, [])
+    except Exception as error:
+        if first and isinstance(error, RotaError):
+            raise
+        raise BatchInterrupted(outcomes, [], _cause(error)) from error
+
+
+def _cause(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _column(values: list[object]) -> list[object] | Literal[False]:
+    return values if any(value is not False for value in values) else False
+
+
+def _columns(specs: Sequence[JobSpec]) -> Packed:
+    """Jobs by column, so that what no job uses costs one byte."""
+    return Packed(
+        [
+            [spec.id for spec in specs],
+            [spec.lane for spec in specs],
+            _column([False if s.ordering_key is None else s.ordering_key for s in specs]),
+            _column([spec.priority or False for spec in specs]),
+            _column([spec.delay or False for spec in specs]),
+            _column([False if spec.at is None else spec.at for spec in specs]),
+        ]
+    )
+
+
+def _confirmed(call: Call[T], durable: Durable) -> Operation[tuple[T, Reply]]:
+    """The call's result, and what the server says of its durability."""
+    call.confirm = Confirm(durable.fsync, durable.replicas, durable.timeout_ms)
+    reply, confirmed = yield call
+    return call.decode(reply), confirmed
+
+
+def _check_confirmed(durable: Durable, confirmed: Reply, outcomes: list[Enqueued]) -> None:
+    if isinstance(confirmed, Exception):
+        raise NotDurable(f"the server confirms nothing ({confirmed}); the jobs exist", outcomes)
+    synced, replicas = confirmed if durable.fsync else (1, confirmed)
+    if synced < 1 or replicas < durable.replicas:
+        have = f"{'' if synced else 'no '}fsync, {replicas} of {durable.replicas} replicas"
+        raise NotDurable(
+            f"not confirmed within {durable.timeout_ms / 1000:g} s ({have}); the jobs exist and "
+            "may be lost with the server (one with appendfsync no never confirms an fsync)",
+            outcomes,
+        )
+
+
+class Enqueueing:
+    """The part of the store that takes jobs in."""
+
+    keys: Keys
+
+    def enqueue(
+        self, specs: Sequence[JobSpec], *, atomic: bool = False, durable: Durable | None = None
+    ) -> Operation[list[Enqueued]]:
+        """Stores at most one call's worth of jobs; outcomes in order. Safe to send again.
+
+        With `durable` it returns when the server has confirmed that, and raises NotDurable
+        when it did not in time.
+        """
+        call = scripts.enqueue(
+            self.keys,
+            nonce=new_nonce(),
+            atomic=atomic,
+            large=any(len(spec.payload) > LARGE_BYTES for spec in specs),
+            jobs=_columns(specs),
+            bodies=Tail([spec.body for spec in specs]),
+        )
+        if durable is None:
+            status, text = yield from call
+        else:
+            (status, text), confirmed = yield from _confirmed(call, durable)
+        if status == "full":
+            raise LaneFull(text)
+        outcomes = [
+            Enqueued(spec.id, _OUTCOMES[letter]) for spec, letter in zip(specs, text, strict=True)
+        ]
+        if durable is not None:
+            _check_confirmed(durable, confirmed, outcomes)
+        return outcomes
+
+    def enqueue_one(self, spec: JobSpec, *, durable: Durable | None = None) -> Operation[Enqueued]:
+        """Stores one job; raises LaneFull where its lane's backlog limit refuses it."""
+        (done,) = yield from self.enqueue([spec], durable=durable)
+        if done.outcome == "lane_full":
+            raise LaneFull(spec.lane)
+        return done
+
+    def enqueue_many(
+        self,
+        specs: Iterable[JobSpec],
+        *,
+        on_full: OnFull,
+        wait: float,
+        atomic: bool = False,
+        durable: Durable | None = None,
+    ) -> Operation[list[Enqueued]]:
+        """Stores any number of jobs, in calls of bounded size."""
+        check_on_full(on_full)
+        if atomic:
+            return (yield from self._enqueue_atomic(list(specs), durable))
+        outcomes: list[Enqueued] = []
+        parts = chunks(specs)
+        while chunk := next_chunk(parts, outcomes, first=not outcomes):
+            try:
+                outcomes += yield from self._enqueue_chunk(
+                    chunk, on_full=on_full, wait=wait, durable=durable
+                )
+            except LaneFull:
+                raise
+            except Exception as error:
+                if len(chunk) == 1 and not outcomes and isinstance(error, RotaError):
+                    raise
+                raise BatchInterrupted(outcomes, chunk, _cause(error)) from error
+        return outcomes
+
+    def enqueue_part(
+        self,
+        chunk: list[JobSpec],
+        *,
+        on_full: OnFull,
+        wait: float,
+        durable: Durable | None = None,
+    ) -> Operation[list[Enqueued]]:
+        """One chunk of a stream, whose earlier outcomes the caller has."""
+        try:
+            return (
+                yield from self._enqueue_chunk(chunk, on_full=on_full, wait=wait, durable=durable)
+            )
+        except LaneFull:
+            raise
+        except Exception as error:
+            raise BatchInterrupted([], chunk, _cause(error)) from error
+
+    def _enqueue_chunk(
+        self, chunk: list[JobSpec], *, on_full: OnFull, wait: float, durable: Durable | None
+    ) -> Operation[list[Enqueued]]:
+        """One call's worth; with `wait`, jobs of full lanes are sent again for so many seconds."""
+        outcomes = yield from self.enqueue(chunk, durable=durable)
+        full = [i for i, done in enumerate(outcomes) if done.outcome == "lane_full"]
+        if full and on_full == "raise":
+            raise LaneFull(chunk[full[0]].lane)
+        pauses = int(wait / FULL_PAUSE_S) if on_full == "wait" else 0
+        while full and pauses > 0:
+            yield Wait(FULL_PAUSE_S)
+            pauses -= 1
+            again = yield from self.enqueue([chunk[i] for i in full], durable=durable)
+            for i, done in zip(full, again, strict=True):
+                outcomes[i] = done
+            full = [i for i in full if outcomes[i].outcome == "lane_full"]
+        return outcomes
+
+    def _enqueue_atomic(
+        self, specs: list[JobSpec], durable: Durable | None
+    ) -> Operation[list[Enqueued]]:
+        size = sum(len(spec.payload) for spec in specs)
+        if len(specs) > MAX_JOBS_PER_CALL or (len(specs) > 1 and size > MAX_BYTES_PER_CALL):
+            raise ConfigError(
+                f"atomic: expected at most {MAX_JOBS_PER_CALL} jobs and {MAX_BYTES_PER_CALL} bytes "
+                f"of payload in one call, given {len(specs)} jobs and {size} bytes"
+            )
+        if not specs:
+            return []
+        return (yield from self.enqueue(specs, atomic=True, durable=durable))
+
+
+def check_on_full(on_full: object) -> None:
+    if on_full not in ("outcome", "raise", "wait"):
+        raise ConfigError(f"on_full: expected 'outcome', 'raise' or 'wait', given {shown(on_full)}")
