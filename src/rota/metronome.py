@@ -26,6 +26,8 @@ SPARE_S = 5.0
 """How much longer than its wait a blocked read may take before the link counts as broken."""
 HANG_UP_S = 0.05
 """How often a wait that is to end is hung up: it may not have begun yet."""
+LEAVE_S = 1.0
+"""How long the last one to leave tries to pass a token on; then others' beats have to do."""
 LOG_EVERY_S = 60.0
 
 
@@ -83,7 +85,7 @@ class Metronome:
             told = True
             await asyncio.wait([blocker], timeout=HANG_UP_S)
         if self._passing is not None:
-            await asyncio.wait([self._passing], timeout=SPARE_S)
+            await asyncio.wait([self._passing], timeout=LEAVE_S)
         if self._users == 0:
             self._cancel_timer()
             if self._passing is not None:

@@ -204,13 +204,13 @@ class Supervisor:
     def _is_final(self, child: _Child, code: int) -> bool:
         if self._stopping.is_set():
             return True
-        if self._burst and code >= 0:
-            self._first.set()
-            return True
-        if not self._first.is_set() and code >= 0:
+        if code < 0:
+            return False
+        if not self._first.is_set() and (code > 0 or not self._burst):
             self.stop()  # the first never got to work: the others would not either
             return True
-        return False
+        self._first.set()
+        return self._burst
 
     def _exit_code(self, code: int) -> int:
         """A shell's: 128 + n for signal n; one told to stop before it could listen ended well."""

@@ -240,7 +240,7 @@ async def test_jobs_due_in_small_steps_cost_a_look_each(server: Server, queue_na
         assert time.time() - began < 0.2 + 20 * 0.02 + 0.3
         assert max(late) < 0.05
         assert min(late) > -0.002
-        assert sent <= 20 * 5
+        assert sent <= 20 * 8  # looks, parks, and the time handed over while nobody waits
 
 
 # ── chains and herds ────────────────────────────────────────────────────────────────────────────
@@ -384,7 +384,7 @@ async def test_leaving_does_not_hang_while_the_server_is_away(
         metronome.gone(consumer)
         began = time.monotonic()
         await asyncio.wait_for(metronome.leave(), 15)
-        assert time.monotonic() - began < 6
+        assert time.monotonic() - began < 2
         metronome.enter()
         await asyncio.to_thread(server.restart)
     await queue.close()

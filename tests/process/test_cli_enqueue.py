@@ -6,13 +6,16 @@ import io
 import json
 import os
 import pty
+import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from rota.cli.records import BadLine, Lines, Row, read_csv, read_json_lines
 from rota.errors import ConfigError
+from rota.keys import Keys
 from rota.model import JobInfo, JobSpec
 from rota.queue import Queue
 from tests.process.programs import Programs
@@ -358,6 +361,37 @@ def test_a_server_that_is_away(rota: Programs) -> None:
     assert done.returncode == 3
     assert "redis://127.0.0.1:1 cannot be reached" in done.stderr
     assert "--url or ROTA_URL" in done.stderr
+
+
+def test_a_server_that_goes_away_half_way(
+    rota: Programs, private_server: Callable[..., Server]
+) -> None:
+    server = private_server()
+    program = rota.start("enqueue", "q", "t", "-", "--url", server.url)
+    assert program.process.stdin is not None
+    assert program.process.stdout is not None
+    program.process.stdin.write('{"n": 1}\n' * 1500)
+    program.process.stdin.flush()
+    jobs = Keys("q").key("gwaiting")
+    eventually(lambda: server.raw().hget(jobs, "default") == "1000", "1,000 jobs are in", 15)
+    server.kill()
+    program.process.stdin.close()
+    assert program.wait() == 3
+    assert program.process.stdout.read() == "1000 created, 0 duplicate, 0 lane_full, 0 bad\n"
+    assert "500 more jobs may be stored or not" in program.errors
+    assert "with --id-from only what is missing is added" in program.errors
+
+
+def test_an_interrupt_says_how_far_it_got(rota: Programs, queue: Queue) -> None:
+    program = rota.start("enqueue", queue.name, "t", "-")
+    assert program.process.stdin is not None
+    assert program.process.stdout is not None
+    program.process.stdin.write('{"n": 1}\n' * 1500)
+    program.process.stdin.flush()
+    eventually(lambda: queue.sync.info().waiting == 1000, "1,000 jobs are in", timeout=15)
+    program.signal(signal.SIGINT)
+    assert program.wait() == 130
+    assert program.process.stdout.read() == "1000 created, 0 duplicate, 0 lane_full, 0 bad\n"
 
 
 def test_a_terminal_gets_a_progress_bar(rota: Programs, queue: Queue, tmp_path: Path) -> None:

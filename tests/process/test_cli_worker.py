@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import sys
 import time
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 import rota as package
 from rota.keys import Keys
 from rota.model import PREFIX_WIDTH, JobSpec
+from rota.process import Supervisor
 from rota.queue import Queue
-from tests.process.programs import Programs
+from tests.process.programs import SOURCE, Programs
 from tests.support.servers import Server
 from tests.support.waiting import eventually
 
@@ -530,6 +534,7 @@ def test_a_terminal_interrupts_the_parent_only_and_twice_ends_all(
     ("words", "code", "text"),
     [
         (["app:nope"], 2, "no attribute 'nope'"),
+        (["app:nope", "--burst"], 2, "no attribute 'nope'"),
         (["app:queue", "--url", "redis://127.0.0.1:1"], 3, "cannot be reached"),
     ],
 )
@@ -538,3 +543,44 @@ def test_what_is_wrong_is_said_once(rota: Programs, words: list[str], code: int,
     done = rota("worker", *words, "-p", 4)
     assert done.returncode == code
     assert done.stderr.count(text) == 1
+
+
+CHILD = """
+import os, signal, sys, time
+from rota.process import find_leash
+leash = find_leash()
+assert "LEASH" not in str(os.environ)
+{body}
+"""
+
+
+def supervise(body: str, *, burst: bool = True, stop_after: float | None = None) -> int:
+    async def run() -> int:
+        command = [sys.executable, "-c", CHILD.format(body=body)]
+        supervisor = Supervisor(command, count=3, grace=1, burst=burst)
+        if stop_after is not None:
+            asyncio.get_running_loop().call_later(stop_after, supervisor.stop)
+        return await supervisor.run()
+
+    return asyncio.run(run())
+
+
+def test_exit_codes_are_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(SOURCE))
+    assert supervise("leash.ready()") == 0
+    assert supervise("leash.ready(); sys.exit(leash.number + 4 if leash.number > 1 else 0)") == 6
+    assert supervise("sys.exit(7)") == 7
+    assert supervise("sys.exit(0)", burst=False) == 0
+    once = tmp_path / "once"
+    killed_once = f"""
+leash.ready()
+if leash.number == 2 and not os.path.exists({str(once)!r}):
+    open({str(once)!r}, "w").close()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert supervise(killed_once) == 0
+    assert once.exists()
+    deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); leash.ready(); time.sleep(60)"
+    monkeypatch.setattr("rota.process.STOP_SPARE_S", 0.1)
+    assert supervise(deaf, burst=False, stop_after=1.0) == 128 + signal.SIGKILL
+    assert supervise("time.sleep(60)", burst=False, stop_after=0.3) == 0

@@ -8,9 +8,6 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from rota.cli.exits import reporting, say
 from rota.cli.targets import find_queue
@@ -98,6 +95,10 @@ def _print_table(lanes: Sequence[LaneInfo]) -> None:
     if not sys.stdout.isatty():
         _print_plain([HEADINGS, *rows])
         return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False)
     for heading in HEADINGS:
         numbers = heading not in ("lane", "state")

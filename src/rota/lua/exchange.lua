@@ -50,74 +50,15 @@ write_changes()
 
 -- The gate: a paused queue hands out nothing and its ring does not count.
 local gate, large = unpack(redis.call('HMGET', k_config, 'paused', 'large'))
-local some_died = redis.call('EXISTS', k_deaths) == 1
-local taken, round = {}, 0
-while #taken < want and not gate and round < 10 do
-  round = round + 1
-  local rows = redis.call('ZRANGE', k_ring, 0, want - #taken - 1, 'WITHSCORES')
-  if #rows == 0 then
-    break
-  end
-  local first = #taken + 1
-  local lanes, shut = open_lanes(rows)
-  local full = play_round(lanes, want, prefetch, large, taken)
-
-  -- Into the consumer's hash before anything that could fail.
-  local holds, holdings = {}, {}
-  for i = first, #taken do
-    local entry = taken[i]
-    local jobs = {}
-    for j = 1, #entry.jobs, 2 do
-      local id, score = entry.jobs[j], entry.jobs[j + 1]
-      jobs[#jobs + 1] = id
-      local mark = some_died and redis.call('HEXISTS', k_deaths, id) == 1 and 'u' or '-'
-      holds[#holds + 1] = id
-      holds[#holds + 1] = delivery_text(number, score, mark, entry.lane.name, entry.key)
-    end
-    if entry.sequence then
-      holdings[#holdings + 1] = entry.sequence
-      holdings[#holdings + 1] = holding_text(consumer, jobs)
-    end
-  end
-  call_all('HSET', hash, holds)
-  call_all('HSET', k_held, holdings)
-  for i = first, #taken do
-    local entry = taken[i]
-    local head = entry.full and redis.call('ZRANGE', k_sequence(entry.sequence), 0, 0, 'WITHSCORES')
-    if head and #head > 0 then
-      redis.call('ZADD', k_out(entry.lane.name), head[2], entry.key)
-    end
-  end
-  local active, waiting, drained = {}, {}, {}
-  for _, lane in ipairs(lanes) do
-    if lane.served then
-      active[#active + 1] = lane.name
-      active[#active + 1] = lane.permits + lane.entries
-      if lane.waiting > 0 then
-        waiting[#waiting + 1] = lane.name
-        waiting[#waiting + 1] = lane.waiting
-      else
-        drained[#drained + 1] = lane.name
-      end
-    end
-  end
-  call_all('HSET', k_gactive, active)
-  call_all('HSET', k_gwaiting, waiting)
-  call_all('HDEL', k_gwaiting, drained)
-  count_total('waiting', -#holds / 2)
-  count_total('running', #holds / 2)
-  write_ring(lanes)
-  shut_out(shut)
-  if full then
-    want = #taken -- a bound ended the claim: the slots left are not free for the bell
-    break
-  end
+local taken, full = {}, false
+if want > 0 and not gate then
+  taken, full = take(consumer, number, want, prefetch, large)
 end
-write_totals()
 
 local left = not gate and redis.call('EXISTS', k_ring) == 1
 local due = -1
-if #taken < want then
+local short = #taken < want and not full -- a claim that a bound ended says nothing of free slots
+if short then
   due = next_due()
   if not left then
     if #taken == 0 and redis.call('EXISTS', k_ring, k_gwaiting) == 0 then
@@ -128,7 +69,7 @@ if #taken < want then
     end
   end
 end
-if left and (bell_wanted or #taken > 0) and redis.call('LLEN', k_wake) == 0 then
+if left and (bell_wanted or short or #taken > 0) and redis.call('LLEN', k_wake) == 0 then
   wake()
   ring_bell()
 end

@@ -3,15 +3,16 @@
 -- are then played in memory, and what was popped in excess goes back before anything is written.
 local BYTES_MAX = 2097152
 local JOBS_MAX = 1000
+local SHUT_MAX = 1000
 
 local function fair_share(lane, left, weights)
   local share = math.ceil(left * lane.weight / weights)
   return math.max(1, math.min(share, lane.room))
 end
 
--- The lanes that may be served among the ring's first, and their state. A lane that stands in
--- the ring although a lowered default ceiling forbids it is taken out here.
-local function open_lanes(rows)
+-- The state of these lanes of the ring, and those of them that may not be served: a default
+-- ceiling was lowered, and the change has not reached them yet.
+local function read_lanes(rows)
   local names = {}
   for i = 1, #rows, 2 do
     names[#names + 1] = rows[i]
@@ -37,10 +38,35 @@ local function open_lanes(rows)
         entries = 0,
       }
     else
+      shut[#shut + 1] = rows[2 * i]
       shut[#shut + 1] = name
     end
   end
   return lanes, shut
+end
+
+-- The ring's first lanes, at least `want` of them if there are so many. Turns are exact only over
+-- lanes that may all be served, so those that may not leave the ring first, a bounded number.
+local function open_ring(want)
+  local seen = 0
+  while seen < SHUT_MAX do
+    local rows = redis.call('ZRANGE', k_ring, 0, math.max(want, seen) - 1, 'WITHSCORES')
+    if #rows == 0 then
+      return {}
+    end
+    local lanes, shut = read_lanes(rows)
+    if #shut == 0 then
+      return lanes
+    end
+    local names = {}
+    for i = 2, #shut, 2 do
+      names[#names + 1] = shut[i]
+    end
+    call_all('ZREM', k_ring, names)
+    call_all('ZADD', k_owed, shut)
+    seen = seen + #rows / 2
+  end
+  return {}
 end
 
 -- The lane's next pending entry and its score; nil when it has none left. A lane whose keys are
@@ -123,9 +149,9 @@ local function return_jobs(entry, jobs)
   end
 end
 
--- One round over the ring. Appends to `taken`; answers whether a bound of the call ended it:
--- too many jobs, or too many bytes.
-local function play_round(lanes, want, prefetch, large, taken)
+-- Plays the turns. Appends to `taken`; says whether a bound of the call ended them: too many
+-- jobs, or too many bytes.
+local function play_turns(lanes, want, prefetch, large, taken)
   local heap, weights = {}, 0
   for _, lane in ipairs(lanes) do
     heap[#heap + 1] = lane -- the ring's order is a heap already
@@ -226,8 +252,71 @@ local function write_ring(lanes)
   end
 end
 
-local function shut_out(names)
-  for _, name in ipairs(names) do
-    reconcile(name)
+-- What the consumer holds now: into its hash before anything that could fail.
+local function record_taken(consumer, number, taken)
+  local some_died = redis.call('EXISTS', k_deaths) == 1
+  local holds, holdings = {}, {}
+  for _, entry in ipairs(taken) do
+    local jobs = {}
+    for i = 1, #entry.jobs, 2 do
+      local id, score = entry.jobs[i], entry.jobs[i + 1]
+      jobs[#jobs + 1] = id
+      local mark = some_died and redis.call('HEXISTS', k_deaths, id) == 1 and 'u' or '-'
+      holds[#holds + 1] = id
+      holds[#holds + 1] = delivery_text(number, score, mark, entry.lane.name, entry.key)
+    end
+    if entry.sequence then
+      holdings[#holdings + 1] = entry.sequence
+      holdings[#holdings + 1] = holding_text(consumer, jobs)
+    end
   end
+  call_all('HSET', k_consumer(consumer), holds)
+  call_all('HSET', k_held, holdings)
+  count_total('waiting', -#holds / 2)
+  count_total('running', #holds / 2)
+end
+
+-- What is left of the sequences waits outside until they are free again.
+local function put_out(taken)
+  for _, entry in ipairs(taken) do
+    if entry.full then
+      local head = redis.call('ZRANGE', k_sequence(entry.sequence), 0, 0, 'WITHSCORES')
+      if #head > 0 then
+        redis.call('ZADD', k_out(entry.lane.name), head[2], entry.key)
+      end
+    end
+  end
+end
+
+local function write_lanes(lanes)
+  local active, waiting, drained = {}, {}, {}
+  for _, lane in ipairs(lanes) do
+    if lane.served then
+      active[#active + 1] = lane.name
+      active[#active + 1] = lane.permits + lane.entries
+      if lane.waiting > 0 then
+        waiting[#waiting + 1] = lane.name
+        waiting[#waiting + 1] = lane.waiting
+      else
+        drained[#drained + 1] = lane.name
+      end
+    end
+  end
+  call_all('HSET', k_gactive, active)
+  call_all('HSET', k_gwaiting, waiting)
+  call_all('HDEL', k_gwaiting, drained)
+  write_ring(lanes)
+end
+
+-- Takes up to `want` entries for the consumer; says what, and whether a bound ended it.
+local function take(consumer, number, want, prefetch, large)
+  local taken, lanes = {}, open_ring(want)
+  local full = play_turns(lanes, want, prefetch, large, taken)
+  if #taken > 0 then
+    record_taken(consumer, number, taken)
+    put_out(taken)
+  end
+  write_lanes(lanes)
+  write_totals()
+  return taken, full
 end

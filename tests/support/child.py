@@ -1,0 +1,189 @@
+"""A worker in a process of its own, with hooks that make it die or hang at a named step.
+
+Run as `python -m tests.support.child`, told what to do by a JSON argument; see `start`.
+Each start and end of a handler is a line in the log: `<event> <monotonic> <pid> <lane> <job>`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import rota
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What the child does. `kill` names the step at which it sends SIGKILL to itself."""
+
+    url: str
+    queue: str
+    log: str
+    slots: int = 4
+    prefetch: int = 10
+    lease: float = 1.0
+    beat: float = 0.5
+    kill: str = ""
+    wall_clock: float = 0.0
+    burst: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A line of the log."""
+
+    what: str
+    at: float
+    pid: int
+    lane: str
+    job: str
+
+
+def start(order: Order) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tests.support.child", json.dumps(asdict(order))]
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    return subprocess.Popen(command, cwd=ROOT, env=environment)
+
+
+def read_log(path: Path) -> list[Event]:
+    """What has been logged so far, by all processes that share the log."""
+    events = []
+    for line in path.read_text().splitlines() if path.exists() else ():
+        what, at, pid, lane, job = line.split(" ")
+        events.append(Event(what, float(at), int(pid), lane, job))
+    return events
+
+
+def logger(path: str) -> Callable[[str], None]:
+    """Appends whole lines, whichever process writes."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def log(what: str) -> None:
+        job = rota.current_job()
+        os.write(file, f"{what} {time.monotonic()} {os.getpid()} {job.lane} {job.id}\n".encode())
+
+    return log
+
+
+def register(queue: rota.Queue, log: Callable[[str], None], order: Order) -> None:
+    """The tasks of the child; the parent enqueues them by name."""
+
+    @queue.task(backoff=rota.Backoff(base=0.01, jitter=0))
+    async def work(seconds: float) -> None:
+        log("start")
+        if order.kill == "handler":
+            die()
+        await asyncio.sleep(seconds)
+        if order.kill == "middle":
+            die()
+        log("end")
+
+    @queue.task
+    async def busy(seconds: float) -> None:
+        """Keeps the event loop, gives up the interpreter's lock now and then."""
+        log("start")
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            pass
+        log("end")
+
+    @queue.task
+    async def sleeper(seconds: float) -> None:
+        """Keeps the event loop."""
+        log("start")
+        time.sleep(seconds)
+        log("end")
+
+    @queue.task
+    def locked(seconds: float) -> None:
+        """Keeps the interpreter's lock, as native code may."""
+        log("start")
+        ctypes.PyDLL(None).usleep(int(seconds * 1e6))
+        log("end")
+
+    @queue.task
+    async def mixed(seconds: float, n: int) -> None:
+        """Every twentieth fails, every twentieth is rejected with a delay; once each."""
+        log("start")
+        await asyncio.sleep(seconds)
+        log("end")
+        if rota.current_job().attempt == 1 and n % 20 == 3:
+            raise ValueError("every twentieth")
+        if rota.current_job().attempt == 1 and n % 20 == 13:
+            raise rota.Retry(0.05)
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(60)
+
+
+def arm(step: str) -> None:
+    """Lets the process die at a step of the worker's own code."""
+    from rota.connection import aio
+    from rota.deliveries import Deliveries
+    from rota.fetcher import Fetcher
+
+    def before(owner: Any, name: str, is_time: Callable[..., bool] = lambda *_, **__: True) -> None:
+        original = getattr(owner, name)
+
+        def patched(*args: Any, **kwargs: Any) -> Any:
+            if is_time(*args, **kwargs):
+                die()
+            return original(*args, **kwargs)
+
+        setattr(owner, name, patched)
+
+    if step == "claimed":
+        before(Deliveries, "_open", lambda _, reply, __: bool(reply.entries))
+    elif step == "decoding":
+        before(Deliveries, "_read")
+    elif step == "starting":
+        before(Fetcher, "_start", lambda _, taken: bool(taken.entries))
+    elif step == "ending":
+        before(Fetcher, "_end")
+    elif step == "acknowledging":
+        send = aio._Pool.send
+
+        async def send_and_die(self: Any, address: Any, commands: Any) -> Any:
+            await send(self, address, commands)
+            if any(b"exchange" in str(c).encode() or _completes(c) for c in commands):
+                die()
+
+        aio._Pool.send = send_and_die  # type: ignore[method-assign]
+
+
+def _completes(command: tuple[Any, ...]) -> bool:
+    """Whether this is an exchange that settles something: its last argument holds ids."""
+    return command[0] == "EVALSHA" and len(command) == 10 and len(command[-1]) > 3
+
+
+async def main(order: Order) -> None:
+    if order.wall_clock:
+        real, real_ns = time.time, time.time_ns
+        time.time = lambda: real() + order.wall_clock
+        time.time_ns = lambda: real_ns() + int(order.wall_clock * 1e9)
+    queue = rota.Queue(order.queue, url=order.url, beat=order.beat)
+    register(queue, logger(order.log), order)
+    arm(order.kill)
+    worker = rota.Worker(
+        queue, concurrency=order.slots, prefetch=order.prefetch, lease=order.lease, grace=1
+    )
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
+    await worker.run(burst=order.burst)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Order(**json.loads(sys.argv[1]))))
