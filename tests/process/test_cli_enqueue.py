@@ -370,15 +370,18 @@ def test_a_server_that_goes_away_half_way(
     program = rota.start("enqueue", "q", "t", "-", "--url", server.url)
     assert program.process.stdin is not None
     assert program.process.stdout is not None
-    program.process.stdin.write('{"n": 1}\n' * 1500)
+    program.process.stdin.write('{"n": 1}\n' * 2500)
     program.process.stdin.flush()
     jobs = Keys("q").key("gwaiting")
-    eventually(lambda: server.raw().hget(jobs, "default") == "1000", "1,000 jobs are in", 15)
+    # The second thousand is sent after the answer for the first; its own may come or not.
+    eventually(lambda: server.raw().hget(jobs, "default") == "2000", "2,000 jobs are in", 15)
     server.kill()
     program.process.stdin.close()
     assert program.wait() == 3
-    assert program.process.stdout.read() == "1000 created, 0 duplicate, 0 lane_full, 0 bad\n"
-    assert "500 more jobs may be stored or not" in program.errors
+    assert program.process.stdout.read() in [
+        f"{count} created, 0 duplicate, 0 lane_full, 0 bad\n" for count in (1000, 2000)
+    ]
+    assert "more jobs may be stored or not" in program.errors
     assert "with --id-from only what is missing is added" in program.errors
 
 
@@ -386,12 +389,14 @@ def test_an_interrupt_says_how_far_it_got(rota: Programs, queue: Queue) -> None:
     program = rota.start("enqueue", queue.name, "t", "-")
     assert program.process.stdin is not None
     assert program.process.stdout is not None
-    program.process.stdin.write('{"n": 1}\n' * 1500)
+    program.process.stdin.write('{"n": 1}\n' * 2500)
     program.process.stdin.flush()
-    eventually(lambda: queue.sync.info().waiting == 1000, "1,000 jobs are in", timeout=15)
+    eventually(lambda: queue.sync.info().waiting == 2000, "2,000 jobs are in", timeout=15)
     program.signal(signal.SIGINT)
     assert program.wait() == 130
-    assert program.process.stdout.read() == "1000 created, 0 duplicate, 0 lane_full, 0 bad\n"
+    assert program.process.stdout.read() in [
+        f"{count} created, 0 duplicate, 0 lane_full, 0 bad\n" for count in (1000, 2000)
+    ]
 
 
 def test_a_terminal_gets_a_progress_bar(rota: Programs, queue: Queue, tmp_path: Path) -> None:

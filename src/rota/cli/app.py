@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rota import __version__
-from rota.cli import enqueue, lane, worker
+from rota.cli import dead, enqueue, lane, worker
 from rota.process import Leash
 
 app = typer.Typer(
@@ -39,6 +39,7 @@ def _root(
 app.command(name="worker")(worker.worker)
 app.command(name="enqueue")(enqueue.enqueue)
 app.add_typer(lane.app, name="lane")
+app.add_typer(dead.app, name="dead")
 
 
 @app.command(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import msgspec
 import typer
 
 from rota.cli.exits import reporting, say
+from rota.cli.tables import print_table
 from rota.cli.targets import find_queue
 from rota.config import whole
 from rota.model import LaneInfo
@@ -68,7 +68,7 @@ def ls(
         if not lanes:
             say(f"queue {target.name} has no lanes on {target.link.target.display}")
             return
-        _print_table(lanes)
+        print_table(HEADINGS, [_cells(lane) for lane in lanes], numbers=HEADINGS[1:-1])
         if len(found) > limit:
             say(f"the first {limit} lanes found; --limit shows more")
 
@@ -88,32 +88,6 @@ def _print_json(lanes: Sequence[LaneInfo]) -> None:
             "blocked_until": lane.blocked_until,
         }
         typer.echo(msgspec.json.encode(row).decode())
-
-
-def _print_table(lanes: Sequence[LaneInfo]) -> None:
-    rows = [_cells(lane) for lane in lanes]
-    if not sys.stdout.isatty():
-        _print_plain([HEADINGS, *rows])
-        return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False)
-    for heading in HEADINGS:
-        numbers = heading not in ("lane", "state")
-        table.add_column(heading, justify="right" if numbers else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
-
-
-def _print_plain(rows: Sequence[tuple[str, ...]]) -> None:
-    """For pipes: columns that line up, one lane a line however long its name."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADINGS))]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        typer.echo("  ".join(cells).rstrip())
 
 
 def _cells(lane: LaneInfo) -> tuple[str, ...]:

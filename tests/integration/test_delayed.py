@@ -1,0 +1,302 @@
+"""Jobs for later: on time, in due order, within sequences, before they expire (C40).
+
+C40's 100,000 jobs of one second are scaled to 10,000 over 500 lanes: what bounds a script is the
+size of its page, which both exceed many times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from statistics import quantiles
+from typing import Any, cast
+
+import pytest
+
+import rota
+from rota.consumer import Consumer
+from rota.model import JobSpec
+from tests.support.clock import Clock, library
+from tests.support.servers import Server
+
+LATE = 1.5
+"""How late a job may be here, in seconds: the machine may be busy, the beat is 5 s."""
+
+
+@pytest.fixture
+async def queue(server: Server, queue_name: str) -> AsyncIterator[rota.Queue]:
+    queue = rota.Queue(queue_name, url=server.url)
+    yield queue
+    await queue.close()
+
+
+@pytest.fixture
+async def timed(server: Server, queue_name: str) -> AsyncIterator[tuple[rota.Queue, Clock]]:
+    """A queue whose time the test tells."""
+    queue = rota.Queue(queue_name, url=server.url, library=library())
+    yield queue, Clock(server.raw(), queue.link.keys)
+    await queue.close()
+
+
+def spec(name: str, **fields: Any) -> JobSpec:
+    return JobSpec(task="t", id=name, **fields)
+
+
+async def ids(consumer: Consumer, n: int = 100, **options: Any) -> list[str]:
+    """The ids of one claim, completed."""
+    jobs = await consumer.claim(n, **options)
+    await consumer.complete(jobs)
+    return [job.id for job in jobs]
+
+
+# ── on time ─────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("kind", ["seconds", "timedelta", "datetime", "unix"])
+async def test_a_delayed_job_comes_on_time(queue: rota.Queue, kind: str) -> None:
+    @queue.task
+    def work() -> None: ...
+
+    started = time.time()
+    options: dict[str, Any] = {
+        "seconds": {"delay": 0.4},
+        "timedelta": {"delay": timedelta(milliseconds=400)},
+        "datetime": {"at": datetime.now(UTC) + timedelta(milliseconds=400)},
+        "unix": {"at": started + 0.4},
+    }[kind]
+    done = await work.options(**options).enqueue()
+    info = await queue.job(done.id).info()
+    assert info is not None
+    assert info.due == pytest.approx(started + 0.4, abs=0.3)
+    async with queue.consumer() as consumer:
+        assert await consumer.claim() == []
+        (job,) = await consumer.claim(wait=10)
+        assert 0.39 <= time.time() - started < 0.4 + LATE
+        await consumer.complete(job)
+
+
+async def test_an_instant_that_has_passed_is_now(queue: rota.Queue) -> None:
+    @queue.task
+    def work() -> None: ...
+
+    await work.options(at=0).enqueue()
+    await work.options(at=time.time() - 5).enqueue()
+    await work.options(delay=0).enqueue()
+    assert (await queue.info()).waiting == 3
+
+
+async def test_a_sleeper_sets_its_timer_anew(queue: rota.Queue) -> None:
+    """A job due earlier than what a parked consumer waits for comes on its own time."""
+    await queue.enqueue(spec("late", delay=60_000))
+    async with queue.consumer() as consumer:
+        waiting = asyncio.create_task(ids(consumer, wait=20))
+        await asyncio.sleep(0.1)
+        started = time.monotonic()
+        await queue.enqueue(spec("soon", delay=300))
+        assert await waiting == ["soon"]
+        assert 0.29 <= time.monotonic() - started < 0.3 + LATE
+
+
+async def test_what_is_delayed_does_not_count_as_waiting(queue: rota.Queue) -> None:
+    await queue.enqueue_many([spec(f"j{i}", lane="a", delay=60_000) for i in range(3)])
+    info, lane = await queue.info(), await queue.lane("a").info()
+    assert (info.waiting, info.delayed, info.lanes_waiting, info.lanes_ready) == (0, 3, 0, 0)
+    assert (lane.waiting, lane.delayed, lane.oldest_wait, lane.state) == (0, 3, None, "idle")
+
+
+# ── in order ────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_jobs_join_their_lane_in_due_order(timed: tuple[rota.Queue, Clock]) -> None:
+    """First what is due first, then what was enqueued first; after what was waiting before."""
+    queue, clock = timed
+    await queue.enqueue_many(
+        [
+            spec("c", delay=300), spec("a1", delay=100), spec("b", delay=200),
+            spec("a2", delay=100), spec("now"), spec("a3", at=clock.now + 100),
+        ]
+    )  # fmt: skip
+    async with queue.consumer() as consumer:
+        clock.advance(99)
+        assert await ids(consumer) == ["now"]
+        clock.advance(1)
+        await queue.enqueue(spec("later"))
+        assert await ids(consumer, 2) == ["later", "a1"], "a place is taken when it falls due"
+        clock.advance(500)
+        assert await ids(consumer) == ["a2", "a3", "b", "c"]
+
+
+async def test_a_delayed_jobs_priority_counts_when_it_is_due(
+    timed: tuple[rota.Queue, Clock],
+) -> None:
+    queue, clock = timed
+    await queue.enqueue_many(
+        [spec("low", delay=100, priority=-5), spec("high", delay=100, priority=5), spec("mid")]
+    )
+    clock.advance(100)
+    async with queue.consumer() as consumer:
+        assert await ids(consumer) == ["high", "mid", "low"]
+
+
+@pytest.mark.parametrize("lane", ["!o", "keyed"])
+async def test_a_delayed_job_does_not_hold_back_its_sequence(
+    timed: tuple[rota.Queue, Clock], lane: str
+) -> None:
+    queue, clock = timed
+    fields: dict[str, Any] = {"lane": lane, "ordering_key": "k" if lane == "keyed" else None}
+    await queue.enqueue_many(
+        [spec("1", **fields), spec("later", delay=100, **fields), spec("2", **fields)]
+    )
+    async with queue.consumer(prefetch=10) as consumer:
+        assert await ids(consumer) == ["1", "2"]
+        assert await ids(consumer) == []
+        clock.advance(100)
+        await queue.enqueue(spec("3", **fields))
+        assert await ids(consumer) == ["3", "later"]
+
+
+@pytest.mark.parametrize("lane", ["!o", "keyed"])
+async def test_a_delayed_job_falls_due_while_its_sequence_is_held(
+    timed: tuple[rota.Queue, Clock], lane: str
+) -> None:
+    queue, clock = timed
+    fields: dict[str, Any] = {"lane": lane, "ordering_key": "k" if lane == "keyed" else None}
+    await queue.enqueue_many([spec("1", **fields), spec("due", delay=100, priority=9, **fields)])
+    async with queue.consumer(prefetch=1) as consumer, queue.consumer() as other:
+        (held,) = await consumer.claim()
+        clock.advance(100)
+        assert await other.claim() == []
+        await consumer.retry(held, delay=0)
+        assert await ids(other) == ["due"], "a higher priority overtakes what has not been taken"
+        assert await ids(other) == ["1"]
+
+
+async def test_a_delayed_retry_of_the_head_holds_its_sequence(
+    timed: tuple[rota.Queue, Clock],
+) -> None:
+    queue, clock = timed
+    await queue.enqueue_many([spec(name, ordering_key="k") for name in ("1", "2")])
+    await queue.enqueue(spec("other", ordering_key="l"))
+    async with queue.consumer() as consumer:
+        jobs = await consumer.claim(2)
+        assert [job.id for job in jobs] == ["1", "other"]
+        await consumer.settle([(jobs[0], rota.Retry(10)), (jobs[1], None)])
+        await queue.enqueue(spec("3", ordering_key="k", priority=1000))
+        clock.advance(9_999)
+        assert await ids(consumer) == []
+        clock.advance(1)
+        assert await ids(consumer) == ["3"]
+        assert await ids(consumer) == ["1"]
+        assert await ids(consumer) == ["2"]
+
+
+async def test_a_retried_job_returns_to_its_place_whatever_its_delay(
+    timed: tuple[rota.Queue, Clock],
+) -> None:
+    queue, clock = timed
+    await queue.enqueue_many([spec(name) for name in ("1", "2", "3")])
+    async with queue.consumer() as consumer:
+        (first,) = await consumer.claim()
+        await consumer.retry(first, delay=10)
+        clock.advance(10_000)
+        assert await ids(consumer) == ["1", "2", "3"]
+
+
+# ── expiry ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("kind", ["in", "at"])
+async def test_a_job_that_expired_goes_to_the_dead_unrun(
+    timed: tuple[rota.Queue, Clock], kind: str
+) -> None:
+    queue, clock = timed
+    ends: dict[str, Any] = {"expires_in": 100} if kind == "in" else {"expires_at": clock.now + 100}
+    await queue.enqueue_many([spec("in time", **ends), spec("late", **ends), spec("other")])
+    async with queue.consumer() as consumer:
+        clock.advance(99)
+        assert await ids(consumer, 1) == ["in time"]
+        clock.advance(1)
+        assert await ids(consumer) == ["other"]
+    info = await queue.job("late").info()
+    assert info is not None
+    assert info.state == "dead"
+    assert "expired" in (info.error or "")
+
+
+async def test_an_expired_job_lets_its_sequence_go_on(timed: tuple[rota.Queue, Clock]) -> None:
+    queue, clock = timed
+    await queue.enqueue_many(
+        [spec("1", ordering_key="k", expires_in=100), spec("2", ordering_key="k")]
+    )
+    clock.advance(100)
+    async with queue.consumer() as consumer:
+        while not (found := await ids(consumer)):
+            pass
+        assert found == ["2"]
+
+
+async def test_a_delayed_job_expires_by_when_it_may_start(timed: tuple[rota.Queue, Clock]) -> None:
+    queue, clock = timed
+    await queue.enqueue_many(
+        [spec("fits", delay=50, expires_in=51), spec("late", delay=50, expires_in=60)]
+    )
+    async with queue.consumer() as consumer:
+        clock.advance(50)
+        assert await ids(consumer, 1) == ["fits"]
+        clock.advance(10)
+        assert await ids(consumer) == []
+    assert (await queue.info()).dead == 1
+
+
+# ── C40: thousands due in the same second ───────────────────────────────────────────────────
+
+JOBS, LANES = 10_000, 500
+
+
+@pytest.mark.legs("valkey", "redis7")
+async def test_thousands_due_in_the_same_second(server: Server, queue: rota.Queue) -> None:
+    raw = server.raw()
+    raw.slowlog_reset()
+    due = round(time.time() * 1000) + 2500
+    await queue.enqueue_many(
+        spec(f"{i:05}", lane=f"t{i % LANES}", at=due + i // LANES % 10) for i in range(JOBS)
+    )
+    seen: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    publishing: list[float] = []
+
+    async def publish(stop: asyncio.Event) -> None:
+        n = 0
+        while not stop.is_set():
+            n += 1
+            started = time.monotonic()
+            await queue.enqueue(spec(f"p{n}", lane="publisher"))
+            publishing.append(time.monotonic() - started)
+            await asyncio.sleep(0.005)
+
+    stop = asyncio.Event()
+    publisher = asyncio.create_task(publish(stop))
+    async with queue.consumer() as consumer:
+        done, jobs = 0, cast("list[rota.Job]", [])
+        while done < JOBS:
+            jobs = await consumer.exchange(jobs, 100, wait=10)
+            assert jobs, f"only {done} came"
+            for job in jobs:
+                if job.lane != "publisher":
+                    done += 1
+                    assert time.time() * 1000 >= due - 5
+                    seen[job.lane].append((int(job.id) // LANES % 10, job.id))
+        stop.set()
+        await publisher
+        await consumer.complete(jobs)
+    assert len(seen) == LANES
+    for lane, order in seen.items():
+        assert order == sorted(order), f"{lane}: due order, then enqueue order"
+
+    slow = [entry["duration"] for entry in cast("Any", raw.slowlog_get(1000))]
+    measured = f"over 10 ms: {slow} µs; publish p99 {quantiles(publishing, n=100)[98]:.4f} s"
+    print(measured)
+    assert max(slow, default=0) < 50_000, measured
+    assert len(slow) <= 5, measured

@@ -1,0 +1,370 @@
+"""Leases: kept whatever the handlers do, lost in time, and what becomes of the jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import rota
+from rota.worker import Worker
+from tests.support import child
+from tests.support.child import Order
+from tests.support.proxy import Proxy
+from tests.support.queues import (
+    LEASE,
+    assert_drained,
+    assert_sound,
+    calls,
+    dump,
+    held_on_server,
+    open_queue,
+    spec,
+    specs,
+)
+from tests.support.servers import Server
+from tests.support.waiting import eventually_async
+
+Start = Callable[[Order], "subprocess.Popen[bytes]"]
+
+SHORT_LEASE = 1.0
+SHORT_BEAT = 0.5
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts children; those that still run are killed after the test."""
+    children: list[subprocess.Popen[bytes]] = []
+
+    def run(order: Order) -> subprocess.Popen[bytes]:
+        children.append(child.start(order))
+        return children[-1]
+
+    yield run
+    for one in children:
+        one.send_signal(signal.SIGCONT)
+        one.kill()
+        one.wait(5)
+
+
+async def completed(server: Server, queue: rota.Queue, n: int, timeout: float = 10) -> None:
+    await eventually_async(
+        lambda: dump(server, queue).counts("stats").get("completed", 0) >= n,
+        f"not all {n} jobs were done",
+        timeout=timeout,
+    )
+
+
+def work(lane: str, n: int, seconds: float = 0, task: str = "work") -> list[rota.JobSpec]:
+    return specs(n, lane, task=task, payload=b'{"seconds": %f}' % seconds)
+
+
+# ── dying ───────────────────────────────────────────────────────────────────────────────────────
+
+STEPS = ("claimed", "decoding", "starting", "handler", "middle", "ending", "acknowledged")
+
+
+async def test_a_worker_killed_at_any_step_loses_nothing(
+    valkey: Server, queue_name: str, start: Start, tmp_path: Path
+) -> None:
+    """C03, 50 tasks scaled to 2 x 10: a child dies with SIGKILL at each step, with lanes of
+    ceiling 1 and 5; then another worker. All steps at the same time, each in its own queue."""
+    slots = 4
+
+    async def one(step: str) -> None:
+        log = tmp_path / step
+        async with open_queue(valkey, f"{queue_name}-{step}", beat=SHORT_BEAT) as queue:
+            await queue.set_lanes({"one": {"ceiling": 1}, "five": {"ceiling": 5}})
+            jobs = work("one", 10, 0.01) + work("five", 10, 0.01)
+            await queue.enqueue_many(jobs)
+            order = Order(url=valkey.url, queue=queue.name, log=str(log), slots=slots, kill=step)
+            process = start(order)
+            assert await asyncio.to_thread(process.wait, 20) == -signal.SIGKILL
+            killed = time.monotonic()
+            child.register(queue, child.logger(str(log)), Order(url="", queue="", log=""))
+            worker = Worker(queue, concurrency=slots, lease=SHORT_LEASE)
+            run = asyncio.create_task(worker.run())
+            await completed(valkey, queue, 20)
+            worker.stop()
+            await run
+            assert time.monotonic() - killed < SHORT_LEASE + 2 * SHORT_BEAT + 1
+            ran = Counter(event.job for event in child.read_log(log) if event.what == "start")
+            assert ran.keys() == {job.id for job in jobs}
+            assert sum(ran.values()) - len(ran) <= slots
+            assert max(ran.values()) <= 2
+            assert_drained(valkey, queue, done=20)
+
+    await asyncio.gather(*(one(step) for step in STEPS))
+
+
+async def test_a_dead_consumers_jobs_return_to_their_places(
+    server: Server, queue_name: str, start: Start, tmp_path: Path
+) -> None:
+    """Issue 9: within lease + beat, in order, only what had started counting a death."""
+    log = tmp_path / "log"
+    async with open_queue(server, queue_name, beat=SHORT_BEAT) as queue:
+        jobs = work("!o", 5) + work("a", 2)
+        await queue.enqueue_many(jobs)
+        process = start(Order(url=server.url, queue=queue.name, log=str(log), kill="starting"))
+        await asyncio.to_thread(process.wait, 10)
+        killed = time.monotonic()
+        assert sum(map(len, held_on_server(server, queue).values())) == 7
+        async with queue.consumer(prefetch=10) as consumer:
+            claimed = []
+            while len(claimed) < 7:
+                claimed += await consumer.claim(3, wait=3)
+            assert time.monotonic() - killed < SHORT_LEASE + SHORT_BEAT + 0.5
+            assert [job.id for job in claimed if job.lane == "!o"] == [job.id for job in jobs[:5]]
+            deaths = dump(server, queue).counts("deaths")
+            assert deaths == {jobs[0].id: 1, jobs[5].id: 1, jobs[6].id: 1}
+            for job in claimed:
+                assert job.attempt == 1
+                assert await consumer.start(job) == (not job.suspect or True)
+            await consumer.complete(claimed)
+        assert_drained(server, queue, done=7)
+
+
+async def test_a_frozen_process_finds_its_lease_lost(
+    valkey: Server, queue_name: str, start: Start, tmp_path: Path
+) -> None:
+    """Stopped for longer than its lease: another ran its job; its own ending is refused."""
+    log = tmp_path / "log"
+    async with open_queue(valkey, queue_name, beat=SHORT_BEAT) as queue:
+        (job,) = work("a", 1, 0.5)
+        await queue.enqueue(job)
+        process = start(Order(url=valkey.url, queue=queue.name, log=str(log)))
+        await eventually_async(lambda: child.read_log(log), "the job does not start")
+        os.kill(process.pid, signal.SIGSTOP)
+        async with queue.consumer(lease=SHORT_LEASE) as consumer:
+            (again,) = await consumer.claim(1, wait=4)
+            assert again.id == job.id
+            assert await consumer.start(again)
+            os.kill(process.pid, signal.SIGCONT)
+            await asyncio.sleep(0.8)  # long enough for the first run to have ended
+            assert dump(valkey, queue).counts("stats")["running"] == 1
+            assert await consumer.complete(again) == ["ok"]
+        events = [event.what for event in child.read_log(log)]
+        assert events == ["start"], "the first run was not cancelled"
+        assert_drained(valkey, queue, done=1)
+        process.terminate()
+        assert await asyncio.to_thread(process.wait, 10) == 0
+
+
+# ── handlers that starve the heartbeat (C09) ────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("task", ["busy", "sleeper"])
+async def test_a_handler_that_keeps_the_event_loop_keeps_its_lease(
+    valkey: Server, queue_name: str, start: Start, tmp_path: Path, task: str
+) -> None:
+    """C09 a and c, 6 s scaled to 2.5 with a lease of 1: it runs once, another worker waiting."""
+    log = tmp_path / "log"
+    async with open_queue(valkey, queue_name, beat=SHORT_BEAT) as queue:
+        await queue.enqueue_many(work("a", 1, 2.5, task))
+        start(Order(url=valkey.url, queue=queue.name, log=str(log)))
+        await eventually_async(lambda: child.read_log(log), "the job does not start")
+        async with queue.consumer() as consumer:
+            assert await consumer.claim(1, wait=2.6) == []
+            await completed(valkey, queue, 1, timeout=2)
+        assert [event.what for event in child.read_log(log)] == ["start", "end"]
+        assert_drained(valkey, queue, done=1)
+
+
+async def test_a_handler_that_keeps_the_interpreters_lock_is_found_out(
+    valkey: Server, queue_name: str, start: Start, tmp_path: Path
+) -> None:
+    """C09 b: no thread can renew meanwhile. The job goes to another; the first ending is
+    refused."""
+    log = tmp_path / "log"
+    async with open_queue(valkey, queue_name, beat=SHORT_BEAT) as queue:
+        await queue.enqueue_many(work("a", 1, 2.5, "locked"))
+        start(Order(url=valkey.url, queue=queue.name, log=str(log)))
+        await eventually_async(lambda: child.read_log(log), "the job does not start")
+        async with queue.consumer() as consumer:
+            (again,) = await consumer.claim(1, wait=3)
+            await consumer.start(again)
+            await eventually_async(
+                lambda: child.read_log(log)[-1].what == "end", "the first run does not end"
+            )
+            await asyncio.sleep(0.3)
+            assert dump(valkey, queue).counts("stats")["running"] == 1
+            assert await consumer.complete(again) == ["ok"]
+        assert_drained(valkey, queue, done=1)
+
+
+def test_a_blocked_event_loop_is_warned_about_by_the_name_of_the_task(
+    valkey: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("rota.watchdog.WARN_AFTER_S", 0.5)
+
+    async def main() -> None:
+        async with open_queue(valkey, queue_name, beat=SHORT_BEAT) as queue:
+
+            @queue.task
+            async def hogging() -> None:
+                time.sleep(3.2)
+
+            await hogging.enqueue()
+            await Worker(queue, lease=SHORT_LEASE).run(burst=True)
+
+    asyncio.run(main())
+    assert any("hogging" in record.getMessage() for record in caplog.records)
+
+
+# ── waiting longer than the lease (C08) ─────────────────────────────────────────────────────────
+
+
+async def test_what_waits_longer_than_a_lease_is_not_leased_meanwhile(
+    server: Server, queue_name: str
+) -> None:
+    """9 s scaled to 2.5 with a lease of 1 s: delayed, rejected with a delay, behind a block."""
+    ran: list[tuple[str, float]] = []
+    async with open_queue(server, queue_name, beat=SHORT_BEAT) as queue:
+
+        @queue.task
+        async def task(name: str) -> None:
+            if name == "rejected" and rota.current_job().attempt == 1:
+                raise rota.Retry(2.5)
+            ran.append((name, time.monotonic() - began))
+
+        workers = [Worker(queue, prefetch=10, lease=SHORT_LEASE) for _ in range(5)]
+        runs = [asyncio.create_task(worker.run()) for worker in workers]
+        await queue.lane("blocked").block(2.5)
+        began = time.monotonic()
+        await task.options(delay=2.5).enqueue("delayed")
+        await task.options(lane="blocked").enqueue("blocked")
+        await task.enqueue("rejected")
+        await asyncio.sleep(0.3)
+        while time.monotonic() - began < 2.4:
+            assert not any(held_on_server(server, queue).values())
+            assert ran == []
+            await asyncio.sleep(0.1)
+        await eventually_async(lambda: len(ran) == 3, "not all ran")
+        for worker in workers:
+            worker.stop()
+        await asyncio.gather(*runs)
+        assert sorted(name for name, _ in ran) == ["blocked", "delayed", "rejected"]
+        assert all(2.45 < at < 2.5 + SHORT_BEAT for _, at in ran)
+        assert_drained(server, queue, done=3)
+
+
+# ── clocks (C16) ────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_wall_clocks_decide_nothing(
+    valkey: Server, queue_name: str, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100 delayed tasks of 3 s scaled to 40 of 1 s: a publisher whose clock jumps by an hour
+    either way, workers an hour early and an hour late, jobs of twice the lease's length."""
+    log, real, real_ns = tmp_path / "log", time.time, time.time_ns
+    shift = lambda: random.choice((-3600, 0, 3600))  # noqa: E731
+    monkeypatch.setattr(time, "time", lambda: real() + shift())
+    monkeypatch.setattr(time, "time_ns", lambda: real_ns() + shift() * 10**9)
+    async with open_queue(valkey, queue_name, beat=SHORT_BEAT) as queue:
+        for hours in (-1, 1):
+            start(
+                Order(
+                    url=valkey.url, queue=queue.name, log=str(log), slots=30, wall_clock=hours * 3600
+                )
+            )
+        child.register(queue, child.logger(str(log)), Order(url="", queue="", log=""))
+        worker = Worker(queue, concurrency=30, lease=SHORT_LEASE)
+        run = asyncio.create_task(worker.run())
+        await eventually_async(
+            lambda: len(dump(valkey, queue).get("consumers")) == 3, "the children do not start"
+        )
+        began = time.monotonic()
+        delayed = [spec(f"d{n % 4}", payload=b'{"seconds": 0}', delay=1000) for n in range(40)]
+        await queue.enqueue_many(delayed)
+        await queue.enqueue_many(work("long", 10, 2 * SHORT_LEASE))
+        await completed(valkey, queue, 50)
+        worker.stop()
+        await run
+        starts = {e.job: e.at - began for e in child.read_log(log) if e.what == "start"}
+        assert len(child.read_log(log)) == 100, "something ran twice"
+        assert len({e.pid for e in child.read_log(log)}) == 3
+        for job in delayed:
+            assert 0.99 < starts[job.id] < 1 + SHORT_BEAT
+        assert_drained(valkey, queue, done=50)
+
+
+# ── the keeper ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_an_unheard_renewal_counts_as_lost_by_the_own_clock(
+    valkey: Server, proxy: Callable[[Server], Proxy], queue_name: str
+) -> None:
+    """The link goes silent: no later than a lease after the last renewal was sent, the consumer
+    refuses to settle by itself, without asking anybody."""
+    between = proxy(valkey)
+    async with open_queue(between.url, queue_name) as queue:
+        await queue.enqueue(spec())
+        async with queue.consumer(lease=LEASE) as consumer:
+            (job,) = await consumer.claim(1)
+            between.silent()
+            silent = time.monotonic()
+            await eventually_async(
+                lambda: not queue.station.keeper.is_alive(consumer.id), "it believes in its lease"
+            )
+            assert LEASE / 2 < time.monotonic() - silent < LEASE + 0.1
+            with pytest.raises(rota.LeaseLost):
+                await consumer.complete(job)
+            between.pass_through()
+        assert_sound(valkey, queue)
+
+
+async def test_a_lease_counts_from_before_the_server_made_it(
+    valkey: Server, proxy: Callable[[Server], Proxy], queue_name: str
+) -> None:
+    between = proxy(valkey)
+    async with open_queue(between.url, queue_name) as queue:
+        async with queue.consumer(lease=LEASE):
+            pass  # the scripts are known
+        between.delay(0.7)
+        consumer = queue.consumer(lease=LEASE)
+        began = time.monotonic()
+        await consumer.__aenter__()
+        between.silent()
+        await eventually_async(
+            lambda: not queue.station.keeper.is_alive(consumer.id), "it believes in its lease"
+        )
+        assert time.monotonic() - began < LEASE + 0.1
+        between.pass_through()
+        await consumer.__aexit__(None, None, None)
+
+
+async def test_one_thread_keeps_all_leases_and_outlives_trouble(
+    valkey: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C23 for the renewing loop: an error nobody foresaw, twice; then it goes on."""
+    async with open_queue(valkey, queue_name) as queue:
+        consumers = [queue.consumer(lease=LEASE) for _ in range(20)]
+        for consumer in consumers:
+            await consumer.__aenter__()
+        keepers = [t for t in threading.enumerate() if t.name.startswith("rota-lease")]
+        assert len(keepers) == 1
+        heartbeat, failures = queue.link.store.heartbeat, [KeyError("odd"), OSError("odd")]
+
+        def failing(*args: object, **settings: object) -> object:
+            if failures:
+                raise failures.pop()
+            return heartbeat(*args, **settings)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(queue.link.store, "heartbeat", failing)
+        before = calls(valkey, "evalsha")
+        await asyncio.sleep(LEASE * 1.25)
+        assert not failures
+        assert calls(valkey, "evalsha") - before < 12
+        assert all(queue.station.keeper.is_alive(consumer.id) for consumer in consumers)
+        for consumer in consumers:
+            await consumer.__aexit__(None, None, None)
+        await eventually_async(lambda: not keepers[0].is_alive(), "the thread does not end")
