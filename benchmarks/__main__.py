@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
         description="What rota costs, on a private server. Parts: "
         + "; ".join(f"{name}: {_summary(part)}" for name, part in PARTS.items()),
     )
-    parser.add_argument("parts", nargs="*", metavar="PART", choices=[*PARTS, []])
+    parser.add_argument("parts", nargs="*", metavar="PART", type=_part, help=", ".join(PARTS))
     parser.add_argument("--quick", action="store_true", help="fewer jobs, lanes and rounds")
     parser.add_argument("--runs", type=_rounds, metavar="N", help="rounds per figure (5)")
     parser.add_argument("--tcp", action="store_true", help="over the loopback, not a Unix socket")
@@ -54,6 +54,12 @@ def _parser() -> argparse.ArgumentParser:
         help="where the figures go (build/benchmarks.json)",
     )  # fmt: skip
     return parser
+
+
+def _part(name: str) -> str:
+    if name not in PARTS:
+        raise argparse.ArgumentTypeError(f"expected one of {', '.join(PARTS)}; given {name!r}")
+    return name
 
 
 def _rounds(text: str) -> int:

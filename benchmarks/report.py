@@ -92,6 +92,8 @@ def _rows(figures: Iterable[Figure]) -> list[tuple[str, ...]]:
     ]
 
 
+PIPE_WIDTH = 120
+"""Columns of a table that goes into a file or a pipe."""
 HEADINGS = ("figure", "median", "of", "target", "", "")
 
 
@@ -110,7 +112,9 @@ def print_table(title: str, figures: Sequence[Figure]) -> None:
     for row in rows:
         table.add_row(*row)
     console = Console()
-    console.print(table, width=console.width if console.is_terminal else 120, soft_wrap=True)
+    if not console.is_terminal:
+        console = Console(width=PIPE_WIDTH)
+    console.print(table)
 
 
 def _print_plain(title: str, rows: Sequence[tuple[str, ...]]) -> None:

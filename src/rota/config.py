@@ -32,19 +32,19 @@ GRACE_S = 25.0
 
 
 def whole(value: object, low: int, high: int, name: str) -> int:
-    """An int from low to high; a bool or anything else is refused."""
+    """A plain int from low to high; a bool or anything else is refused."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise ConfigError(
             f"{name}: expected a whole number from {low} to {high}, given {shown(value)}"
         )
-    return value
+    return int(value)
 
 
 def number(value: object, low: float, high: float, name: str) -> float:
-    """A number from low to high; a bool, NaN or anything else is refused."""
+    """A plain number from low to high; a bool, NaN or anything else is refused."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise ConfigError(f"{name}: expected a number from {low} to {high}, given {shown(value)}")
-    return value
+    return int(value) if isinstance(value, int) else float(value)
 
 
 def ceiling(value: object) -> int | None:

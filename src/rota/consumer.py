@@ -12,7 +12,7 @@ from types import TracebackType
 from rota import config
 from rota.connection.faults import Lost
 from rota.deliveries import Decode, Deliveries, Taken
-from rota.endings import Ending, settlement
+from rota.endings import Ending, check_ending, settlement
 from rota.errors import LeaseLost, RotaError
 from rota.model import Answer, Job
 from rota.scripting import Operation
@@ -76,6 +76,8 @@ class _Shared:
             raise LeaseLost(f"the lease of consumer {self.id} is gone: its jobs are others' now")
 
     def _settle(self, pairs: Sequence[tuple[Job, Ending]]) -> Operation[list[Answer]]:
+        for _, ending in pairs:
+            check_ending(ending)
         settlements = [settlement(job, ending) for job, ending in pairs]
         self._check_lease(job for job, _ in pairs)
         answers = yield from self._deliveries.settle(settlements)

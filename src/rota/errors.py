@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class RotaError(Exception):
-    """Root of every error of rota."""
+    """Root of every error of rota. All survive pickling, for handlers that use process pools."""
 
 
 class ConfigError(RotaError, ValueError):
@@ -44,9 +44,12 @@ class UnknownTask(RotaError, LookupError):
 class LaneFull(RotaError):
     """The lane's backlog limit refused the job; nothing of it was stored."""
 
-    def __init__(self, lane: str, message: str | None = None) -> None:
-        super().__init__(message or f"lane {lane!r} is full: its backlog limit is reached")
+    def __init__(self, lane: str) -> None:
+        super().__init__(lane)
         self.lane = lane
+
+    def __str__(self) -> str:
+        return f"lane {self.lane!r} is full: its backlog limit is reached"
 
 
 class LeaseLost(RotaError):
@@ -62,11 +65,16 @@ class BatchInterrupted(RotaError):
     """
 
     def __init__(self, outcomes: Sequence[Enqueued], unsure: Sequence[JobSpec], cause: str) -> None:
-        super().__init__(
-            f"bulk enqueue interrupted after {len(outcomes)} jobs, {len(unsure)} unsure: {cause}"
-        )
+        super().__init__(outcomes, unsure, cause)
         self.outcomes = list(outcomes)
         self.unsure = list(unsure)
+        self.cause = cause
+
+    def __str__(self) -> str:
+        return (
+            f"bulk enqueue interrupted after {len(self.outcomes)} jobs, "
+            f"{len(self.unsure)} unsure: {self.cause}"
+        )
 
 
 class NotDurable(RotaError):
@@ -76,8 +84,12 @@ class NotDurable(RotaError):
     """
 
     def __init__(self, message: str, outcomes: Sequence[Enqueued] = ()) -> None:
-        super().__init__(message)
+        super().__init__(message, outcomes)
+        self.message = message
         self.outcomes = list(outcomes)
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class Unavailable(RotaError):

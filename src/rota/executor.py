@@ -40,6 +40,8 @@ class Executor:
 
     def __init__(self, *, threads: int) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=THREADS)
+        self.suspect = asyncio.Lock()
+        """Held by the one job with a death behind it that may run in this process."""
 
     async def execute(self, job: Job, task: AnyTask) -> Ending:
         """Runs the handler; raises CancelledError only when it was cancelled from outside."""

@@ -32,7 +32,8 @@ LEAVE_S = 1.5
 """How long a stop tries to tell the server that it leaves; then its lease has to run out."""
 LOG_EVERY_S = 60.0
 SUSPECT_PAUSE_S = 1.0
-"""How long a job with a death behind it waits while another such job runs here."""
+"""How long a job with a death behind it waits for another such job that runs here; then it is
+given back, and stays away as long. Not started, it is not blamed if the process dies."""
 
 
 @dataclass(slots=True, eq=False)
@@ -67,7 +68,6 @@ class _Running:
     """The entries under way, by task; each knows the job it is at."""
 
     tasks: dict[asyncio.Task[None], Job | None] = field(default_factory=dict)
-    suspects: int = 0
 
 
 class Fetcher:
@@ -357,17 +357,17 @@ class Fetcher:
                 await asyncio.shield(settling.accepted)
 
     async def _run_job(self, job: Job) -> Ending:
-        if job.suspect:
-            if self._running.suspects:
-                return Release(SUSPECT_PAUSE_S)
-            self._running.suspects += 1
-            try:
-                if not await self._may_start(job):
-                    return Release()
-                return await self._execute(job)
-            finally:
-                self._running.suspects -= 1
-        return await self._execute(job)
+        if not job.suspect:
+            return await self._execute(job)
+        try:
+            async with asyncio.timeout(SUSPECT_PAUSE_S):
+                await self._executor.suspect.acquire()
+        except TimeoutError:
+            return Release(SUSPECT_PAUSE_S)
+        try:
+            return await self._execute(job) if await self._may_start(job) else Release()
+        finally:
+            self._executor.suspect.release()
 
     async def _may_start(self, job: Job) -> bool:
         try:

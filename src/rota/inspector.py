@@ -16,6 +16,7 @@ from rota.model import (
     QueueInfo,
     Record,
     parse_record,
+    read_note,
 )
 from rota.scripting import Operation
 
@@ -88,6 +89,6 @@ class Inspector:
             payload=read.payload,
             attempts=attempts,
             deaths=deaths,
-            error=error.decode() or None,
+            error=str(read_note(error).get("error") or "") or None,
             due=due / 1000 if due else None,
         )

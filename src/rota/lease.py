@@ -106,7 +106,9 @@ class LeaseKeeper:
                     next_renewal = time.monotonic() + self._renew(client)
                 if time.monotonic() >= next_beat:
                     self._keep_time(client)
-                    next_beat = time.monotonic() + self._beat
+                    # Beats further apart than half a lease would pass for a server that was
+                    # away, and jobs that kill their workers would count no deaths.
+                    next_beat = time.monotonic() + min(self._beat, self._period())
         finally:
             if client is not None:
                 client.close()

@@ -177,6 +177,7 @@ class Metronome:
                 if self._blocker is not this:
                     return
                 self._log(error)
+                await self._link.async_client.drop_idle()
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, MAX_PAUSE_S)
                 self._do(self.bell.lost())
@@ -322,6 +323,7 @@ class ThreadMetronome:
                 if self._thread is not this or self._pass_wanted:
                     continue  # hung up
                 self._log(error)
+                self._link.client.drop_idle()
                 time.sleep(pause)
                 pause = min(2 * pause, MAX_PAUSE_S)
                 with self._change:

@@ -48,6 +48,14 @@ encode_header = msgspec.json.Encoder().encode
 decode_header = msgspec.json.Decoder(Header).decode
 
 
+def time_limit(value: object) -> float:
+    """How long a job may run, in seconds, above 0."""
+    limit = config.number(value, 0, MAX_DELAY_S, "timeout")
+    if limit > 0:
+        return limit
+    raise ConfigError(f"timeout: expected more than 0 s, given {shown(value)}")
+
+
 def new_id() -> str:
     """A fresh job id: 11 hex digits of milliseconds, so that ids sort by time, 60 random bits."""
     millis = time.time_ns() // 1_000_000
@@ -90,39 +98,45 @@ class JobSpec:
     on_dead: OnDead = "skip"
 
     def __post_init__(self) -> None:
-        self._set("task", names.task_name(self.task))
-        self._set("lane", names.lane_name(self.lane))
+        self._set("task", self.task, names.task_name(self.task))
+        self._set("lane", self.lane, names.lane_name(self.lane))
         if self.ordering_key is not None:
-            self._set("ordering_key", names.ordering_key(self.ordering_key, self.lane))
-        self._set("priority", names.priority(self.priority))
-        self._set("id", names.job_id(self.id))
+            key = names.ordering_key(self.ordering_key, self.lane)
+            self._set("ordering_key", self.ordering_key, key)
+        self._set("priority", self.priority, names.priority(self.priority))
+        self._set("id", self.id, names.job_id(self.id))
         if not isinstance(self.payload, bytes):
             raise PayloadError(f"payload: expected bytes, given a {type(self.payload).__name__}")
-        self._check_times()
-        config.whole(self.max_attempts, 1, config.MAX_ATTEMPTS, "max_attempts")
+        timed = self.at is not None or self.expires_in is not None or self.expires_at is not None
+        if timed or self.delay or type(self.delay) is not int:
+            self._check_times()
+        attempts = config.whole(self.max_attempts, 1, config.MAX_ATTEMPTS, "max_attempts")
+        self._set("max_attempts", self.max_attempts, attempts)
         if self.timeout is not None:
-            config.number(self.timeout, 0.001, MAX_DELAY_S, "timeout")
-        if self.on_dead not in ("skip", "hold"):
+            self._set("timeout", self.timeout, time_limit(self.timeout))
+        if self.on_dead != "skip" and self.on_dead != "hold":
             raise ConfigError(f"on_dead: expected 'skip' or 'hold', given {shown(self.on_dead)}")
 
-    def _set(self, name: str, value: str | int) -> None:
-        """Only plain str and int travel; a subclass's value was read by the rules of names."""
-        if getattr(self, name) is not value:
-            object.__setattr__(self, name, value)
+    def _set(self, name: str, given: object, checked: object) -> None:
+        """Only plain str, int and float travel; a subclass's value is read by the rules."""
+        if given is not checked:
+            object.__setattr__(self, name, checked)
 
     def _check_times(self) -> None:
-        config.whole(self.delay, 0, MAX_DELAY_MS, "delay")
+        self._set("delay", self.delay, config.whole(self.delay, 0, MAX_DELAY_MS, "delay"))
         for name in ("at", "expires_at"):
-            if getattr(self, name) is not None:
-                config.whole(getattr(self, name), 0, LAST_INSTANT_MS, name)
+            given = getattr(self, name)
+            if given is not None:
+                self._set(name, given, config.whole(given, 0, LAST_INSTANT_MS, name))
         if self.delay and self.at is not None:
             raise ConfigError("expected delay or at, given both")
         if self.expires_in is not None:
-            config.whole(self.expires_in, 1, MAX_DELAY_MS, "expires_in")
-            if self.expires_in <= self.delay:
+            ends = config.whole(self.expires_in, 1, MAX_DELAY_MS, "expires_in")
+            self._set("expires_in", self.expires_in, ends)
+            if ends <= self.delay:
                 raise ConfigError(
                     f"expires: expected later than the delay of {self.delay} ms, "
-                    f"given {self.expires_in} ms after enqueueing"
+                    f"given {ends} ms after enqueueing"
                 )
         if self.expires_at is not None and self.at is not None and self.expires_at <= self.at:
             raise ConfigError(
@@ -221,6 +235,15 @@ def parse_record(record: bytes) -> Record:
     except (msgspec.DecodeError, ValueError) as error:
         raise PayloadError(f"the record's header cannot be read: {error}") from None
     return Record(header, place, enqueued, record[newline + 1 :])
+
+
+def read_note(text: bytes) -> dict[str, Any]:
+    """What was kept with a failed job: `error`, `worker`. Damage to it must not hide the job."""
+    try:
+        note = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return {"error": text.decode("utf-8", "replace")}
+    return note if isinstance(note, dict) else {}
 
 
 def _expiry(header: Header, enqueued: float) -> int | None:

@@ -14,7 +14,15 @@ from rota.codec import Codec
 from rota.config import Durable
 from rota.errors import ConfigError, PayloadError
 from rota.link import Link
-from rota.model import DEFAULT_LANE, DEFAULT_MAX_ATTEMPTS, Enqueued, JobSpec, OnDead, new_id
+from rota.model import (
+    DEFAULT_LANE,
+    DEFAULT_MAX_ATTEMPTS,
+    Enqueued,
+    JobSpec,
+    OnDead,
+    new_id,
+    time_limit,
+)
 from rota.names import shown
 from rota.scripting import Operation
 from rota.timing import Backoff, BackoffRule, check_backoff, instant, milliseconds, seconds
@@ -45,10 +53,8 @@ class TaskPolicy:
         if self.on_dead not in ("skip", "hold"):
             raise ConfigError(f"on_dead: expected 'skip' or 'hold', given {shown(self.on_dead)}")
         if self.timeout is not None:
-            timeout = seconds(self.timeout, "timeout")
-            if timeout <= 0:
-                raise ConfigError(f"timeout: expected more than 0 s, given {shown(self.timeout)}")
-            object.__setattr__(self, "timeout", timeout)
+            limit = time_limit(seconds(self.timeout, "timeout"))
+            object.__setattr__(self, "timeout", limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

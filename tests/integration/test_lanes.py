@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import UTC, date, datetime, timedelta
+from enum import IntEnum
 from itertools import pairwise
 from typing import Any, cast
 
@@ -464,6 +465,34 @@ async def test_a_reason_with_a_lone_surrogate_is_kept_readable(queue: rota.Queue
 # ── what is told of lanes ───────────────────────────────────────────────────────────────────
 
 
+class Whole(IntEnum):
+    TWO = 2
+
+
+class Real(float):
+    def __repr__(self) -> str:
+        return f"real.float64({float(self)})"
+
+
+async def test_numbers_of_other_classes_are_stored_as_numbers(queue: rota.Queue) -> None:
+    """Enums and numpy's floats are ints and floats with another repr."""
+    await queue.lane("a").set(ceiling=Whole.TWO, weight=Real(0.5), backlog=Whole.TWO)
+    info = await queue.lane("a").info()
+    assert (info.ceiling, info.weight) == (2, 0.5)
+    spec = JobSpec(
+        task="t",
+        lane="a",
+        max_attempts=Whole.TWO,
+        timeout=Real(2),
+        delay=Whole.TWO,
+        priority=Whole.TWO,
+    )
+    await queue.enqueue(spec)
+    async with queue.consumer() as consumer:
+        (job,) = await consumer.claim(wait=5)
+        assert (job.max_attempts, job.timeout, job.priority) == (2, 2.0, 2)
+
+
 async def test_a_lane_is_told_as_it_stands(queue: rota.Queue) -> None:
     lane = queue.lane("a")
     assert await lane.info() == LaneInfo("a", 0, 0, 0, None, 1.0, False, None, False, None)
@@ -501,14 +530,17 @@ async def test_lanes_are_listed_with_work_first(queue: rota.Queue) -> None:
 # ── C30: a head full of lanes that may not run ──────────────────────────────────────────────
 
 CROWD = 20_000
+SCENES = {"paused": CROWD, "blocked": 8000, "at ceiling": 8000}
 SHORT_US = 3000
-"""Far below what looking at thousands of lanes costs (6-11 ms for 10,000), far above the noise."""
+"""Far below what looking at thousands of lanes costs (6-11 ms for 10,000)."""
 
 
-def _spent(server: Server) -> tuple[int, int]:
-    """Calls of scripts so far, and the µs the server spent on them."""
-    stats = cast("dict[str, Any]", server.raw().info("commandstats"))["cmdstat_evalsha"]
-    return stats["calls"], stats["usec"]
+def _spent(server: Server) -> tuple[int, float]:
+    """Calls of scripts so far, and the µs of processor time the server has used."""
+    raw = cast("Any", server.raw())
+    used = raw.info("cpu")
+    calls = raw.info("commandstats")["cmdstat_evalsha"]["calls"]
+    return calls, (used["used_cpu_user"] + used["used_cpu_sys"]) * 1e6
 
 
 def _all(calls: list[Call[int]]) -> Operation[int]:
@@ -541,13 +573,13 @@ async def _open(queue: rota.Queue, lanes: list[str], why: str) -> None:
             await queue.set_lanes({lane: {"ceiling": None} for lane in lanes})
 
 
-@pytest.mark.parametrize("why", ["paused", "blocked", "at ceiling"])
+@pytest.mark.parametrize("why", SCENES)
 @pytest.mark.legs("valkey")
 async def test_one_lane_among_thousands_that_may_not_run(
     server: Server, queue: rota.Queue, why: str
 ) -> None:
     """C30. The only lane that may run is claimed by the first call, at the cost of a small one."""
-    crowd = [f"t{i:05}" for i in range(CROWD - 1)]
+    crowd = [f"t{i:05}" for i in range(SCENES[why] - 1)]
     await _shut(queue, crowd, why)
     jobs = 2 if why == "at ceiling" else 1
     await queue.enqueue_many(JobSpec(task="t", lane=lane) for lane in crowd for _ in range(jobs))
@@ -569,7 +601,7 @@ async def test_one_lane_among_thousands_that_may_not_run(
         await _open(queue, crowd, why)
         now, after = _spent(server)
         assert (after - before) / (now - calls) < SHORT_US
-        assert (await queue.info()).lanes_ready == CROWD
+        assert (await queue.info()).lanes_ready == SCENES[why]
 
 
 @pytest.mark.legs("valkey", "redis7")
@@ -583,5 +615,5 @@ async def test_a_default_ceiling_reaches_thousands_of_lanes_in_short_steps(
         while (await queue.info()).lanes_ready != ready:
             await queue.link.run(queue.link.store.beat())
         now, after = _spent(server)
-        assert now - calls >= CROWD // 1000, "in pages"
+        assert now - calls >= CROWD // 200, "in pages"
         assert (after - before) / (now - calls) < 10_000, "µs of a step"

@@ -136,8 +136,8 @@ def findings(dump: Dump) -> list[str]:
 
 
 def _lanes(dump: Dump) -> set[str]:
-    lanes = set(dump.get("ring")) | set(dump.get("gwaiting")) | set(dump.get("gactive"))
-    return lanes.union(*({lane for lane, _ in dump.each("g:", f":{x}")} for x in ("pending", "out")))
+    lanes = {lane for name in ("ring", "gwaiting", "gactive") for lane in dump.get(name)}
+    return lanes | {lane for end in (":pending", ":out") for lane, _ in dump.each("g:", end)}
 
 
 def _keys(dump: Dump) -> Iterator[str]:

@@ -16,13 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any
+from typing import Any, Literal
 
-from rota.model import JobSpec, Settlement
+from rota.model import Answer, DeadAnswer, JobSpec, Outcome, Settlement
 
 PRIORITY_STEP = 2**42
 DEATHS_MAX = 3
 
+Status = Literal["ok", "lost", "stale"]
 SequenceName = tuple[str, str]
 """Lane and ordering key; an ordered lane is one sequence, with the empty key."""
 
@@ -96,7 +97,7 @@ class Reference:
         return sequence not in self.held and not blocks
 
     def pending(self, lane: str) -> dict[str, int]:
-        """What may be claimed: unordered jobs, and a token per free sequence at its head's place."""
+        """What may be claimed: unordered jobs, and a token per free sequence, where its head is."""
         entries: dict[str, int] = {}
         for job in sorted(self.jobs_of(lane, "waiting"), key=_place):
             if job.sequence is None:
@@ -161,7 +162,7 @@ class Reference:
             "delayed": {job.id: job.due for job in jobs if job.state == "delayed"},
             "held": self.held,
             "gwaiting": {lane: len(found) for lane, found in waiting.items() if found},
-            "gactive": {lane: found for lane in lanes if (found := self.permits(lane))},
+            "gactive": {lane: held for lane in lanes if (held := self.permits(lane))},
             "paused": self.paused,
             "blocked": self.blocked,
             "blockers": self.blockers,
@@ -307,8 +308,8 @@ class Reference:
 
     # ── jobs ────────────────────────────────────────────────────────────────────────────────
 
-    def enqueue(self, specs: Sequence[JobSpec], *, atomic: bool = False) -> list[str]:
-        outcomes: list[str] = []
+    def enqueue(self, specs: Sequence[JobSpec], *, atomic: bool = False) -> list[Outcome]:
+        outcomes: list[Outcome] = []
         created: list[JobSpec] = []
         for spec in specs:
             lane = spec.lane
@@ -344,11 +345,11 @@ class Reference:
 
     def exchange(
         self, name: str, *, number: int, want: int, prefetch: int, done: Iterable[tuple[str, str]]
-    ) -> tuple[str, list[str], list[list[Job]]]:
+    ) -> tuple[Status, list[Answer], list[list[Job]]]:
         """Status, answers, entries in turn order."""
         answers = self._settle(name, [Settlement(id, delivery) for id, delivery in done])
         consumer = self.consumers.get(name)
-        status = "ok"
+        status: Status = "ok"
         if consumer is None or consumer.deadline <= self.now:
             status = "lost"
         elif want and number <= consumer.claim:
@@ -370,15 +371,15 @@ class Reference:
             entries.append(jobs)
         return status, answers, entries
 
-    def settle(self, name: str, settlements: Iterable[Settlement]) -> list[str]:
+    def settle(self, name: str, settlements: Iterable[Settlement]) -> list[Answer]:
         answers = self._settle(name, settlements)
         self._reconcile()
         return answers
 
-    def _settle(self, name: str, settlements: Iterable[Settlement]) -> list[str]:
+    def _settle(self, name: str, settlements: Iterable[Settlement]) -> list[Answer]:
         return [self._settle_one(self.consumers.get(name), one) for one in settlements]
 
-    def _settle_one(self, consumer: Consumer | None, one: Settlement) -> str:
+    def _settle_one(self, consumer: Consumer | None, one: Settlement) -> Answer:
         if consumer is None:
             return "lost"
         if consumer.held.get(one.id) != one.delivery:
@@ -443,13 +444,13 @@ class Reference:
 
     # ── the dead ────────────────────────────────────────────────────────────────────────────
 
-    def replay(self, ids: Sequence[str]) -> list[str]:
+    def replay(self, ids: Sequence[str]) -> list[DeadAnswer]:
         return [self._act_on_dead(id, self._revive) for id in ids]
 
-    def discard(self, ids: Sequence[str]) -> list[str]:
+    def discard(self, ids: Sequence[str]) -> list[DeadAnswer]:
         return [self._act_on_dead(id, self._delete) for id in ids]
 
-    def _act_on_dead(self, id: str, act: Callable[[Job], None]) -> str:
+    def _act_on_dead(self, id: str, act: Callable[[Job], None]) -> DeadAnswer:
         job = self.jobs.get(id)
         if job is None or job.state != "dead":
             return "none"

@@ -47,9 +47,7 @@ class Queue:
     def claim(self, want: int, prefetch: int) -> list[list[str]]:
         self.claims += 1
         answer = self.client.run(
-            self.store.exchange(
-                "c", number=self.claims, want=want, prefetch=prefetch, park=False
-            )
+            self.store.exchange("c", number=self.claims, want=want, prefetch=prefetch, park=False)
         )
         assert answer.status == "ok"
         return [[job.id for job in entry] for entry in answer.entries]

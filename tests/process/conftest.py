@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from rota.cli.app import app
 from rota.queue import Queue
 from tests.process.programs import Programs
 from tests.support.servers import Server
@@ -26,3 +28,32 @@ def queue(valkey: Server, queue_name: str) -> Iterator[Queue]:
     queue = Queue(queue_name, url=valkey.url)
     yield queue
     queue.sync.close()
+
+
+Here = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def here(
+    rota: Programs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Here:
+    """Runs a command in this process, which is ten times faster: exit code, stdout, stderr.
+
+    For what ends before a worker runs; modules of the folder are forgotten between the calls.
+    """
+    monkeypatch.chdir(rota.folder)
+    monkeypatch.setenv("ROTA_URL", rota.url)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+    def run(*words: object) -> tuple[int, str, str]:
+        before = set(sys.modules)
+        with pytest.raises(SystemExit) as ended:
+            app([str(word) for word in words], prog_name="rota")
+        for name in set(sys.modules) - before:
+            if str(rota.folder) in str(getattr(sys.modules[name], "__file__", "")):
+                del sys.modules[name]
+        code = ended.value.code
+        assert isinstance(code, int)
+        return code, *capsys.readouterr()
+
+    return run

@@ -94,6 +94,7 @@ class Programs:
 
     def __init__(self, folder: Path, url: str, queue: str) -> None:
         self.folder = folder
+        self.url = url
         self.queue = queue
         self.log = folder / "log.txt"
         self._environment = {

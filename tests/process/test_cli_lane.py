@@ -10,6 +10,7 @@ import subprocess
 from rota.cli.lane import duration
 from rota.model import JobSpec
 from rota.queue import Queue
+from tests.process.conftest import Here
 from tests.process.programs import Programs
 
 
@@ -67,18 +68,22 @@ def test_a_queue_of_a_module_a_limit_and_a_pause(rota: Programs, queue: Queue) -
     assert "is paused" in done.stderr
 
 
-def test_an_empty_queue_and_errors(rota: Programs, queue: Queue) -> None:
-    done = rota("lane", "ls", queue.name)
-    assert (done.returncode, done.stdout) == (0, "")
-    assert "has no lanes" in done.stderr
-    assert rota("lane", "ls", queue.name, "--json").stdout == ""
-    assert rota("lane", "ls", "bad{}").returncode == 2
-    assert rota("lane", "ls", "nosuch:queue").returncode == 2
-    assert rota("lane", "ls", queue.name, "--limit", 0).returncode == 2
-    assert rota("lane", "ls").returncode == 2
-    done = rota("lane", "ls", queue.name, "--url", "unix:///nowhere/socket")
-    assert done.returncode == 3
-    assert "/nowhere/socket" in done.stderr
+def test_an_empty_queue_and_errors(here: Here, queue: Queue) -> None:
+    code, out, err = here("lane", "ls", queue.name)
+    assert (code, out) == (0, "")
+    assert "has no lanes" in err
+    assert here("lane", "ls", queue.name, "--json") == (0, "", "")
+    for words, text in [
+        (("bad{}",), "queue: expected"),
+        (("nosuch:queue",), "module 'nosuch' not found"),
+        ((queue.name, "--limit", 0), "--limit: expected"),
+        ((), "Missing argument 'QUEUE'"),
+    ]:
+        code, out, err = here("lane", "ls", *words)
+        assert (code, out, text in err) == (2, "", True), (words, err)
+    code, out, err = here("lane", "ls", queue.name, "--url", "unix:///nowhere/socket")
+    assert (code, out) == (3, "")
+    assert "/nowhere/socket" in err
 
 
 def test_a_terminal_gets_a_table_without_colours_if_so_wished(rota: Programs, queue: Queue) -> None:

@@ -54,7 +54,7 @@ class Event:
 def start(order: Order) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "tests.support.child", json.dumps(asdict(order))]
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-    return subprocess.Popen(command, cwd=ROOT, env=environment)
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
 
 
 def read_log(path: Path) -> list[Event]:

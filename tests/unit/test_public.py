@@ -16,11 +16,11 @@ from rota.errors import ConfigError, RotaError
 from rota.signals import Signal
 
 PUBLIC = [
-    "Backoff", "BatchInterrupted", "Bury", "ConfigError", "DeadJob", "Drained", "Enqueued", "Job",
-    "JobInfo", "JobSpec", "LaneFull", "LaneInfo", "LeaseLost", "NotDurable", "PayloadError",
-    "Queue", "QueueInfo", "RateLimited", "Release", "Retry", "RotaError", "ServerFull",
-    "ServerTooOld", "Signal", "Unavailable", "UnknownTask", "Worker", "WorkerConfig",
-    "__version__", "current_job",
+    "Backoff", "BatchInterrupted", "Bury", "ConfigError", "ConsumerInfo", "DeadJob", "Drained",
+    "Durable", "Enqueued", "Job", "JobInfo", "JobSpec", "LaneFull", "LaneInfo", "LeaseLost",
+    "NotDurable", "PayloadError", "Queue", "QueueInfo", "RateLimited", "Release", "Retry",
+    "RotaError", "ServerFull", "ServerTooOld", "Signal", "Unavailable", "UnknownTask", "Worker",
+    "WorkerConfig", "__version__", "current_job",
 ]  # fmt: skip
 
 

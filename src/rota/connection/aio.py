@@ -26,6 +26,10 @@ from rota.scripting import LIBRARY, Call, Library, Operation, Reply, Request, Wa
 T = TypeVar("T")
 
 
+_HungUp = RuntimeError
+"""What a stream raises for a write after `hang_up` ended it."""
+
+
 class _Pool:
     """Idle connections per address of one loop, at most `size` in use."""
 
@@ -63,7 +67,7 @@ class _Pool:
                     connection.pack_commands(commands), check_health=False
                 )
                 replies = [await _read(connection) for _ in commands]
-            except (ClientConnectionError, ClientTimeout, OSError) as error:
+            except (ClientConnectionError, ClientTimeout, OSError, _HungUp) as error:
                 await connection.disconnect(nowait=True)
                 # What broke one has broken the others, most likely.
                 await self.drop(address, nowait=True)
@@ -228,6 +232,12 @@ class AsyncClient:
         pool = self._pools.get(asyncio.get_running_loop())
         if pool is not None:
             pool.hang_up()
+
+    async def drop_idle(self) -> None:
+        """Closes this loop's idle connections: one to the same server has turned out broken."""
+        pool = self._pools.get(asyncio.get_running_loop())
+        if pool is not None:
+            await pool.drop(nowait=True)
 
     async def close(self) -> None:
         """Closes this loop's connections and lets go of an embedded server."""

@@ -266,6 +266,10 @@ class Client:
         """Ends a `park` of another thread: it returns a token already popped, or raises Lost."""
         self._pool.hang_up()
 
+    def drop_idle(self) -> None:
+        """Closes idle connections: one to the same server has turned out broken."""
+        self._pool.drop()
+
     def close(self) -> None:
         """Closes idle connections and lets go of an embedded server."""
         self._pool.drop()

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell limits turn reconcile
+-- include: clock bell lists limits turn reconcile
 -- args: lane ms why
 -- resend: yes
 -- Keeps a lane out of the ring for `ms` from now; only ever extends. why: JSON {reason, by, at}.
@@ -14,6 +14,6 @@ if not first or till < tonumber(first) then
 end
 redis.call('ZADD', k_blocked, till, member)
 redis.call('HSET', k_why, member, why)
-reconcile(lane)
+reconcile({ lane })
 ring_bell()
 return till

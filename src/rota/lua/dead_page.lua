@@ -28,7 +28,8 @@ local page = redis.call('ZRANGE', k_dead, start, start + limit - 1, 'WITHSCORES'
 local rows = {}
 for i = 1, #page, 2 do
   local id = page[i]
-  local header = read_header(id) or {}
+  local _, header = read_head(id)
+  header = header or {}
   if (lane == '' or header.lane == lane) and (task == '' or header.task == task) then
     rows[#rows + 1] = {
       id,

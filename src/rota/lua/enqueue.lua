@@ -1,5 +1,5 @@
 #!lua
--- include: clock lists record sequence_name limits turn bell
+-- include: clock bell lists record sequence_name limits turn reconcile
 -- args: nonce atomic large jobs bodies
 -- resend: yes
 -- Stores N jobs and makes them claimable, or keeps them until they are due.
@@ -182,44 +182,23 @@ end
 
 -- The ring: asked once which lanes are in already; only the others are looked at.
 if #names_ready > 0 then
-  local tags = redis.call('ZMSCORE', k_ring, unpack(names_ready))
-  local outside, lane_blocks = {}, {}
+  local tags, outside = redis.call('ZMSCORE', k_ring, unpack(names_ready)), {}
   for i, lane in ipairs(names_ready) do
     if tags[i] then
       wake()
     else
       outside[#outside + 1] = lane
-      lane_blocks[#lane_blocks + 1] = 'l:' .. lane
     end
   end
   if #outside > 0 then
-    local paused = redis.call('SMISMEMBER', k_paused, unpack(outside))
-    local blocked = redis.call('ZMSCORE', k_blocked, unpack(lane_blocks))
-    local own = redis.call('HMGET', k_glimit, unpack(outside))
-    local active = redis.call('HMGET', k_gactive, unpack(outside))
-    local weights = redis.call('HMGET', k_gweight, unpack(outside))
-    local owed = redis.call('ZMSCORE', k_owed, unpack(outside))
-    local vt, join, paid = rotation(), {}, {}
+    local open, join = are_open(outside), {}
     for i, lane in ipairs(outside) do
-      if paused[i] == 0 and not blocked[i] and tonumber(active[i] or 0) < ceiling_from(own[i]) then
-        local tag = vt + 1 / tonumber(weights[i] or 1)
-        if owed[i] then
-          paid[#paid + 1] = lane
-          if tonumber(owed[i]) >= vt then
-            tag = tonumber(owed[i])
-          end
-        end
-        join[#join + 1] = number_text(tag)
+      if open[i] then
         join[#join + 1] = lane
+        wake()
       end
     end
-    if #join > 0 then
-      redis.call('ZADD', k_ring, unpack(join))
-      wake()
-    end
-    if #paid > 0 then
-      redis.call('ZREM', k_owed, unpack(paid))
-    end
+    join_ring(join)
   end
 end
 ring_bell()

@@ -44,7 +44,7 @@ if want > 0 then
 end
 
 if want > 0 then
-  promote(200)
+  promote(100)
 end
 write_changes()
 

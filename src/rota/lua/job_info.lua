@@ -8,7 +8,7 @@ local record = redis.call('GET', k_job(id))
 if not record then
   return { now, 'none', '', 0, 0, '', 0 }
 end
-local prefix, header = read_prefix(id), read_header(id)
+local prefix, header = read_head(id)
 local function place()
   local dead = redis.call('ZSCORE', k_dead, id)
   if dead then

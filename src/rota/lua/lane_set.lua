@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: bell limits turn reconcile
+-- include: bell lists limits turn reconcile
 -- args: lane ceiling weight backlog
 -- resend: yes
 -- Changes a lane's limits and looks at the lane again. Each limit: '' unchanged, '-' removed,
@@ -32,6 +32,6 @@ if weight ~= '' then
 end
 set(k_glimit, ceiling)
 set(k_gmax, backlog)
-reconcile(lane)
+reconcile({ lane })
 ring_bell()
 return 1

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell limits turn reconcile
+-- include: clock bell lists limits turn reconcile
 -- args: lane until_ms why
 -- resend: yes
 -- Keeps a lane out of the ring until resumed, or until `until_ms` (Unix ms; -1 no end). What is
@@ -16,6 +16,6 @@ if until_ms >= 0 then
   end
   redis.call('ZADD', k_blocked, until_ms, 'p:' .. lane)
 end
-reconcile(lane)
+reconcile({ lane })
 ring_bell()
 return 1

@@ -7,7 +7,7 @@
 -- Reply: one word per id: ok · none (no such dead job) · unreadable (its lane cannot be told)
 local answers = {}
 for i, id in ipairs(ids) do
-  local header, prefix = read_header(id), read_prefix(id)
+  local prefix, header = read_head(id)
   if not redis.call('ZSCORE', k_dead, id) then
     answers[i] = 'none'
   elseif not header or not header.lane or not prefix then

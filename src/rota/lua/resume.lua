@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: bell limits turn reconcile
+-- include: bell lists limits turn reconcile
 -- args: lane
 -- resend: yes
 -- Ends a lane's pause; a lane never paused stays as it is.
@@ -7,6 +7,6 @@
 local was = redis.call('SREM', k_paused, lane)
 redis.call('ZREM', k_blocked, 'p:' .. lane)
 redis.call('HDEL', k_why, 'p:' .. lane)
-reconcile(lane)
+reconcile({ lane })
 ring_bell()
 return was

@@ -15,8 +15,9 @@ from rota.names import shown
 from rota.scripting import Operation, together
 from rota.timing import instant, milliseconds, seconds
 
-PAGE = 500
-SWEEP_PAGES = 20
+PAGE = 200
+SWEEP_PAGE = 100
+SWEEP_PAGES = 100
 """How far a change carries a new default itself; any beat carries it on."""
 MAX_NOTE_BYTES = 1000
 
@@ -73,9 +74,9 @@ class Limits:
         self, lane: str, delay: float | timedelta, *, reason: str | None, by: str | None
     ) -> Operation[None]:
         """Keeps the lane out of the ring for a time; only ever extends. 0 blocks nothing."""
-        ms = milliseconds(seconds(delay, "delay"))
+        ms, why = milliseconds(seconds(delay, "delay")), _why(reason, by)
         if ms > 0:
-            yield from scripts.block(self.keys, lane=lane, ms=ms, why=_why(reason, by))
+            yield from scripts.block(self.keys, lane=lane, ms=ms, why=why)
 
     def unblock(self, lane: str) -> Operation[bool]:
         return bool((yield from scripts.unblock(self.keys, lane=lane)))
@@ -94,7 +95,7 @@ class Limits:
             dead_age=_setting(dead_age, config.dead_age),
         )
         for _ in range(SWEEP_PAGES):
-            more, _, _ = yield from scripts.beat(self.keys, limit=PAGE)
+            more, _, _ = yield from scripts.beat(self.keys, limit=SWEEP_PAGE)
             if not more:
                 return
 

@@ -93,8 +93,10 @@ local function write_changes()
     offer(pair[1], pair[2])
   end
   touched_sequences = {}
+  local lanes = {}
   for lane in pairs(touched_lanes) do
-    reconcile(lane)
+    lanes[#lanes + 1] = lane
   end
   touched_lanes = {}
+  reconcile(lanes)
 end

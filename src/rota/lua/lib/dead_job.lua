@@ -27,7 +27,7 @@ local function discard_dead(id)
   if redis.call('ZREM', k_dead, id) == 0 then
     return false
   end
-  local header = read_header(id)
+  local _, header = read_head(id)
   if header and header.lane then
     free_sequence(id, header)
   end

@@ -16,7 +16,7 @@ local function take_back(consumer, id, held, blame)
   if blame and held.mark ~= 'u' then
     local deaths = redis.call('HINCRBY', k_deaths, id, 1)
     if deaths >= DEATHS_MAX then
-      local header = read_header(id)
+      local _, header = read_head(id)
       local hold = header ~= nil and header.on_dead == 'hold'
       return 1 + bury(consumer, id, held, lost_worker(consumer), hold)
     end

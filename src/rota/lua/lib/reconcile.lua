@@ -1,22 +1,55 @@
--- Puts a lane into the ring, or takes it out, as its state says: the one rule of membership.
--- In the ring exactly when it has an entry pending, is neither paused nor blocked, and has a
--- free permit. Rings when the lane may be served.
-local function may_be_served(lane)
-  return redis.call('EXISTS', k_pending(lane)) == 1
-    and redis.call('SISMEMBER', k_paused, lane) == 0
-    and not redis.call('ZSCORE', k_blocked, 'l:' .. lane)
-    and tonumber(redis.call('HGET', k_gactive, lane) or 0) < ceiling_from(redis.call('HGET', k_glimit, lane))
+-- Puts lanes into the ring, or takes them out, as their state says: the one rule of membership.
+-- In the ring exactly when it has an entry pending, is neither paused nor blocked, and has a free
+-- permit. Asks once for all lanes what can be asked once.
+local function are_open(lanes)
+  local members, open = {}, {}
+  for i, lane in ipairs(lanes) do
+    members[i] = 'l:' .. lane
+  end
+  local paused = fetch_all('SMISMEMBER', k_paused, lanes)
+  local blocked = fetch_all('ZMSCORE', k_blocked, members)
+  local own = fetch_all('HMGET', k_glimit, lanes)
+  local active = fetch_all('HMGET', k_gactive, lanes)
+  for i = 1, #lanes do
+    open[i] = paused[i] == 0 and not blocked[i] and tonumber(active[i] or 0) < ceiling_from(own[i])
+  end
+  return open
 end
 
-local function reconcile(lane)
-  local tag = redis.call('ZSCORE', k_ring, lane)
-  if may_be_served(lane) then
-    if not tag then
-      redis.call('ZADD', k_ring, joining_tag(lane), lane)
-    end
-    wake()
-  elseif tag then
-    redis.call('ZREM', k_ring, lane)
-    redis.call('ZADD', k_owed, tag, lane)
+local function have_pending(lanes)
+  local keys, pending, count = {}, {}, 0
+  for i, lane in ipairs(lanes) do
+    keys[i] = k_pending(lane)
   end
+  for first = 1, #keys, CHUNK do
+    count = count + redis.call('EXISTS', unpack(keys, first, math.min(first + CHUNK - 1, #keys)))
+  end
+  for i, key in ipairs(keys) do
+    pending[i] = count == #keys or (count > 0 and redis.call('EXISTS', key) == 1)
+  end
+  return pending
+end
+
+local function reconcile(lanes)
+  if #lanes == 0 then
+    return
+  end
+  local tags = fetch_all('ZMSCORE', k_ring, lanes)
+  local pending, open = have_pending(lanes), are_open(lanes)
+  local join, leave, owe = {}, {}, {}
+  for i, lane in ipairs(lanes) do
+    if pending[i] and open[i] then
+      if not tags[i] then
+        join[#join + 1] = lane
+      end
+      wake()
+    elseif tags[i] then
+      leave[#leave + 1] = lane
+      owe[#owe + 1] = tags[i]
+      owe[#owe + 1] = lane
+    end
+  end
+  join_ring(join)
+  call_all('ZREM', k_ring, leave)
+  call_all('ZADD', k_owed, owe)
 end

@@ -5,7 +5,7 @@
 -- counter's number: what orders jobs that fall due in the same millisecond.
 local PLACE_WIDTH = 17
 local PREFIX_WIDTH = 46
-local HEADER_MAX = 16384
+local HEAD_USUAL, HEAD_MAX = 512, 16384
 local PRIORITY_STEP = 4398046511104 -- 2^42 places between two priorities
 
 local function place_text(score)
@@ -16,28 +16,31 @@ local function record_prefix(place, available, enqueued)
   return string.format('%+017.0f,%013.0f,%013.0f\n', place, available, enqueued)
 end
 
-local function read_prefix(id)
-  local text = redis.call('GETRANGE', k_job(id), 0, PREFIX_WIDTH - 1)
-  if #text < PREFIX_WIDTH then
-    return nil
-  end
-  return {
-    place = tonumber(text:sub(1, 17)),
-    available = tonumber(text:sub(19, 31)),
-    enqueued = tonumber(text:sub(33, 45)),
-  }
-end
-
--- nil where the record is missing or its header cannot be read.
-local function read_header(id)
-  local text = redis.call('GETRANGE', k_job(id), PREFIX_WIDTH, PREFIX_WIDTH + HEADER_MAX)
-  local stop = text:find('\n', 1, true)
-  if not stop then
-    return nil
-  end
-  local ok, header = pcall(cjson.decode, text:sub(1, stop - 1))
-  if ok and type(header) == 'table' then
-    return header
+local function parse_prefix(text)
+  local place, available, enqueued = text:match('^([+-]%d+),(%d+),(%d+)\n')
+  if place then
+    return { place = tonumber(place), available = tonumber(available), enqueued = tonumber(enqueued) }
   end
   return nil
+end
+
+local function read_prefix(id)
+  return parse_prefix(redis.call('GETRANGE', k_job(id), 0, PREFIX_WIDTH - 1))
+end
+
+-- Prefix and header; nil where the record is missing, or either cannot be read.
+local function read_head(id)
+  local text = redis.call('GETRANGE', k_job(id), 0, HEAD_USUAL - 1)
+  if #text == HEAD_USUAL and not text:find('\n', PREFIX_WIDTH + 1, true) then
+    text = redis.call('GETRANGE', k_job(id), 0, HEAD_MAX)
+  end
+  local stop = text:find('\n', PREFIX_WIDTH + 1, true)
+  if not stop then
+    return nil, nil
+  end
+  local ok, header = pcall(cjson.decode, text:sub(PREFIX_WIDTH + 1, stop - 1))
+  if ok and type(header) == 'table' then
+    return parse_prefix(text), header
+  end
+  return parse_prefix(text), nil
 end

@@ -1,17 +1,27 @@
--- Joining and leaving the rotation. A lane that comes back keeps the tag it left with unless
--- that lies behind the rotation; so an idle past earns nothing and leaving costs nothing.
+-- Joining the rotation. A lane that comes back keeps the tag it left with unless that lies behind
+-- the rotation; so an idle past earns nothing and leaving costs nothing.
 local function rotation()
   return tonumber(redis.call('GET', k_vt) or 0)
 end
 
-local function joining_tag(lane)
-  local owed = redis.call('ZSCORE', k_owed, lane)
-  local vt = rotation()
-  if owed then
-    redis.call('ZREM', k_owed, lane)
-    if tonumber(owed) >= vt then
-      return owed
-    end
+local function join_ring(lanes)
+  if #lanes == 0 then
+    return
   end
-  return number_text(vt + 1 / weight_of(lane))
+  local owed = fetch_all('ZMSCORE', k_owed, lanes)
+  local weights = fetch_all('HMGET', k_gweight, lanes)
+  local vt, join, paid = rotation(), {}, {}
+  for i, lane in ipairs(lanes) do
+    local tag = number_text(vt + 1 / tonumber(weights[i] or 1))
+    if owed[i] then
+      paid[#paid + 1] = lane
+      if tonumber(owed[i]) >= vt then
+        tag = owed[i]
+      end
+    end
+    join[#join + 1] = tag
+    join[#join + 1] = lane
+  end
+  call_all('ZADD', k_ring, join)
+  call_all('ZREM', k_owed, paid)
 end

@@ -1,0 +1,179 @@
+"""join, heartbeat, leave, reconcile_consumer, and the reaping of beat.lua."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rota import scripts
+from tests.lua.conftest import LEASE, Desk
+
+pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the model test's
+
+
+def lapse(desk: Desk) -> None:
+    """The consumer's lease runs out while somebody keeps beating."""
+    for _ in range(2):
+        desk.clock.advance(LEASE // 2)
+        desk.beat()
+
+
+def test_join_is_as_good_twice_as_once(desk: Desk) -> None:
+    desk.join("new")
+    desk.join("new")
+    assert desk.zset("consumers")["new"] == desk.clock.now + LEASE
+    assert desk.hash("consumer", "new") == {
+        "!claim": "0",
+        "!lease": str(LEASE),
+        "!name": "host:new",
+    }
+    desk.clean()
+
+
+def test_heartbeat_renews_what_exists_and_brings_nothing_back(desk: Desk) -> None:
+    desk.add("j")
+    desk.claim()
+    desk.join("other")
+    desk.clock.advance(LEASE + 5)
+    assert desk.run(desk.store.heartbeat(["c", "nobody", "other"], lease_ms=LEASE)) == [
+        True,
+        False,
+        True,
+    ]
+    desk.clock.advance(LEASE - 1)
+    assert desk.claim(0) == []
+    lapse(desk)
+    assert desk.run(desk.store.heartbeat(["c", "other"], lease_ms=LEASE)) == [False, False]
+    assert "consumers" not in desk.clean().types
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_reap_goes_by_pages_and_ends_with_the_consumer(desk: Desk, key: str | None) -> None:
+    """From its first page on the consumer is dead, whatever it still holds."""
+    desk.add(*[f"j{i}" for i in range(5)], key=key)
+    desk.claim(5, 5)
+    desk.beat()
+    desk.clock.advance(LEASE // 2)
+    desk.beat()
+    desk.clock.advance(LEASE // 2)
+    pages = []
+    while True:
+        more, _, reaped = desk.run(iter(scripts.beat(desk.keys, limit=2)))
+        pages.append(reaped)
+        if not more:
+            break
+        assert desk.exchange(1, done=[("j4", 1)]).answers == ["lost"]
+        assert desk.run(desk.store.heartbeat(["c"], lease_ms=LEASE)) == [False]
+        assert desk.run(desk.store.held_by("c", number=9)) is None
+        desk.clean()
+    assert sum(pages) == 5
+    assert pages[0] == (5 if key else 2), "a sequence goes back as a whole"
+    dump = desk.clean()
+    assert "consumers" not in dump.types
+    assert dump.counts("stats")["reaped"] == 5
+    assert dump.counts("deaths") == ({"j0": 1} if key else {f"j{i}": 1 for i in range(5)})
+
+
+@pytest.mark.legs("valkey", "redis7")
+def test_thousands_of_leases_and_jobs_lapse_at_once(desk: Desk) -> None:
+    for start in range(0, 8000, 1000):
+        desk.add(*[f"j{i:04}" for i in range(start, start + 1000)], key=None)
+    for _ in range(8):
+        desk.claim(1000)
+    others = [f"consumer{i}" for i in range(45)]
+    desk.join(*others)
+    desk.beat()
+    lapse(desk)
+    dump = desk.clean()
+    assert dump.counts("gwaiting") == {"a": 8000}
+    assert dump.types.keys() & {"consumers", "gactive"} == set()
+
+
+@pytest.mark.parametrize(
+    ("deaths", "hold", "waits"),
+    [(0, True, ["s1", "s2"]), (1, False, ["s1", "s2"]), (2, False, ["s2"]), (2, True, [])],
+)
+def test_the_third_death_buries(desk: Desk, deaths: int, hold: bool, waits: list[str]) -> None:
+    desk.add("s1", "s2", key="k", on_dead="hold" if hold else "skip")
+    if deaths:
+        desk.raw.hset(desk.key("deaths"), "s1", deaths)
+    desk.claim(1, 2)
+    if deaths:
+        assert desk.run(desk.store.start("c", "s1", "1")) == "ok"
+    desk.beat()
+    lapse(desk)
+    desk.join("other")
+    taken = desk.claim(1, 2, consumer="other")
+    assert [id for entry in taken for id in entry] == waits
+    assert desk.hash("deaths")["s1"] == str(deaths + 1)
+    if deaths == 2:
+        error = json.loads(desk.hash("errors")["s1"])
+        assert (error["error"], error["worker"]) == ("worker lost", "host:c")
+        assert desk.hash("attempts") == {}
+    desk.clean()
+
+
+def test_what_cannot_have_started_dies_no_death(desk: Desk) -> None:
+    """Not started: all but a sequence's first, and jobs with a death behind them."""
+    desk.add("s1", "s2", "s3", key="k")
+    desk.add("j1", "j2")
+    desk.raw.hset(desk.key("deaths"), mapping={"j1": 1, "s3": 1})
+    desk.claim(3, 3)
+    desk.exchange(0, done=[("s1", 1)])
+    desk.beat()
+    lapse(desk)
+    assert desk.hash("deaths") == {"j1": "1", "s3": "1", "s2": "1", "j2": "1"}
+    desk.clean()
+
+
+@pytest.mark.parametrize(("gap", "counted"), [(LEASE // 2, True), (LEASE // 2 + 1, False)])
+def test_a_server_that_was_away_blames_nobody(desk: Desk, gap: int, counted: bool) -> None:
+    desk.add("j")
+    desk.claim()
+    desk.clock.advance(LEASE - gap)
+    desk.beat()
+    desk.clock.advance(gap)
+    desk.beat()
+    assert (desk.hash("deaths") == {"j": "1"}) is counted
+    assert desk.zset("pending", "a") == {"j": 1}
+    desk.clean()
+
+
+def test_leaving_gives_everything_back_uncounted(desk: Desk) -> None:
+    desk.add("s1", "s2", key="k")
+    desk.add("j1", "j2", "j3")
+    desk.claim(3, 2)
+    desk.silence()
+    assert desk.run(desk.store.leave("c")) == 4
+    assert desk.bell() == 1
+    dump = desk.clean()
+    assert not {"consumers", "c:c", "deaths", "attempts"} & dump.types.keys()
+    assert dump.counts("stats")["released"] == 4
+    assert desk.run(desk.store.leave("c")) == 0
+    assert desk.run(desk.store.leave("nobody")) == 0
+    assert "c:nobody" not in desk.clean().types
+
+
+def test_leaving_goes_by_pages(desk: Desk) -> None:
+    desk.add(*[f"j{i}" for i in range(7)])
+    desk.claim(7)
+    backs = []
+    more = 1
+    while more:
+        more, back, _ = desk.run(iter(scripts.leave(desk.keys, consumer="c", limit=3)))
+        backs.append(back)
+        assert desk.exchange(1).status == "lost"
+        desk.clean()
+    assert backs == [3, 3, 1]
+
+
+@pytest.mark.legs("valkey")
+def test_what_a_consumer_holds_is_listed_whole(desk: Desk) -> None:
+    ids = [f"j{i:04}" for i in range(1900)]
+    for start in (0, 1000):
+        desk.add(*ids[start : start + 1000])
+    desk.claim(1000, number=1)
+    desk.claim(900, number=2)
+    found = desk.run(desk.store.held_by("c", number=3))
+    assert found == {id: "1" if i < 1000 else "2" for i, id in enumerate(ids)}
