@@ -42,7 +42,7 @@ class Link:
         self.dead = Dead(keys)
         self._library = library
         self._target = None if url is None else parse_url(url)
-        self._directory = Path.cwd() / DEFAULT_DIRECTORY
+        self._directory = Path.cwd()
         self._async_client: AsyncClient | None = None
         self._client: Client | None = None
 
@@ -50,15 +50,14 @@ class Link:
     def target(self) -> Target:
         if self._target is None:
             url = os.environ.get("ROTA_URL")
-            if url:
-                self._target = parse_url(url)
-            else:
+            if not url:
+                url = f"embedded:{self._directory / DEFAULT_DIRECTORY}"
                 logger.warning(
                     "no server configured: using an embedded one in %s "
                     "(set url= or ROTA_URL to choose another)",
-                    self._directory,
+                    self._directory / DEFAULT_DIRECTORY,
                 )
-                self._target = parse_url(f"embedded:{self._directory}")
+            self._target = parse_url(url, directory=self._directory)
         return self._target
 
     def use(self, url: str) -> None:

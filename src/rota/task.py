@@ -151,8 +151,7 @@ class Enqueuer(Generic[P]):
         payload = self.codec.encode_bound(bound)
         check_size(payload, self._home.max_payload)
         given, policy = self._options, self.policy
-        if given.expires_at is not None and given.expires_at <= time.time() * 1000:
-            raise ConfigError("expires: expected an instant to come, given one that has passed")
+        _check_expiry(given)
         lane = given.lane or self._from(bound, policy.lane_from, "lane")
         if lane is None and self._home.require_lane:
             raise ConfigError(f"task {self.name}: this queue requires a lane, none was given")
@@ -269,6 +268,20 @@ class Task(Enqueuer[P], Generic[P, R]):
                 id=id,
             ),
             durable=config.durable(durable),
+        )
+
+
+def _check_expiry(options: JobOptions) -> None:
+    """A job that could never start is refused; by this machine's clock, which is near enough."""
+    now = round(time.time() * 1000)
+    starts = now + options.delay if options.at is None else max(now, options.at)
+    ends = options.expires_at
+    if options.expires_in is not None:
+        ends = now + options.expires_in
+    if ends is not None and ends <= starts:
+        raise ConfigError(
+            "expires: expected an instant after the one from which the job may start, "
+            f"given one {(starts - ends) / 1000:g} s before it"
         )
 
 

@@ -86,9 +86,7 @@ class Handlers:
             outcome = type(error).__name__
             raise
         finally:
-            self._notebook.note(
-                "end", job=job.id, delivery=int(job.delivery), outcome=outcome
-            )
+            self._notebook.note("end", job=job.id, delivery=int(job.delivery), outcome=outcome)
             self._steps.reach("handled")
 
     async def _act(self, job: rota.Job, plan: str) -> None:
@@ -107,8 +105,8 @@ class Handlers:
             case "release" if chance.random() < 0.5:
                 raise rota.Release(chance.choice((0, 0.1)))
             case "limited" if chance.random() < 0.5:
-                scope = "lane" if job.sequence is None else "sequence"
-                raise rota.RateLimited(chance.uniform(0.05, 0.4), scope)
+                seconds = chance.uniform(0.05, 0.4)
+                raise rota.RateLimited(seconds, "sequence" if job.sequence else "lane")
             case "bury" if not self._mercy.exists():
                 raise rota.Bury("until an operator looks")
             case "kill":

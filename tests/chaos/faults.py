@@ -14,10 +14,10 @@ from random import Random
 
 import redis
 
-from rota.scripting import LIBRARY
-from rota import scripts
+from rota.scripting import BOUND, LIBRARY
 from tests.chaos.observer import Notebook
 from tests.chaos.workers import LEASE, Crew, Place
+from tests.support.proxy import Proxy
 
 
 @dataclass(slots=True)
@@ -173,16 +173,14 @@ class Mischief:
 
     # ── the network ─────────────────────────────────────────────────────────────────────────
 
-    async def _disturb(
-        self, name: str, begin: Callable[[Place], None], seconds: float = 0
-    ) -> str:
-        place = self.random.choice([place for place in self.crew.places if place.proxy])
-        assert place.proxy is not None
+    async def _disturb(self, name: str, begin: Callable[[Proxy], None], seconds: float = 0) -> str:
+        networks = [(place, place.proxy) for place in self.crew.places if place.proxy]
+        place, proxy = self.random.choice(networks)
         self._note(name, victim=place.pid, seconds=seconds)
-        await asyncio.to_thread(begin, place)
+        await asyncio.to_thread(begin, proxy)
         if seconds:
             await asyncio.sleep(seconds)
-            await asyncio.to_thread(place.proxy.pass_through)
+            await asyncio.to_thread(proxy.pass_through)
             self._note("network well", victim=place.pid)
         return name
 
@@ -190,26 +188,26 @@ class Mischief:
         replies_only = self.random.random() < 0.5
         return await self._disturb(
             "replies held back" if replies_only else "silence",
-            lambda place: place.proxy.silent(replies_only),
+            lambda proxy: proxy.silent(replies_only),
             self.random.choice((0.4, LEASE, 2 * LEASE)),
         )
 
     async def _slow(self) -> str:
         seconds = self.random.choice((0.02, 0.2, 0.5))
-        return await self._disturb(f"slow {seconds}", lambda place: place.proxy.delay(seconds), 3)
+        return await self._disturb(f"slow {seconds}", lambda proxy: proxy.delay(seconds), 3)
 
     async def _lose_reply(self) -> str:
         """The request is carried out, its reply is lost and the connection with it."""
         which = self.random.choice(("exchange", "settle", "heartbeat", "reconcile_consumer"))
-        sha = LIBRARY.assemble(getattr(scripts, which).script).sha.encode()
+        sha = LIBRARY.assemble(BOUND[which]).sha.encode()
         return await self._disturb(
-            f"reply of {which} lost", lambda place: place.proxy.drop_reply_then_cut(sha)
+            f"reply of {which} lost", lambda proxy: proxy.drop_reply_then_cut(sha)
         )
 
     async def _cut(self) -> str:
-        return await self._disturb("cut", lambda place: place.proxy.cut())
+        return await self._disturb("cut", lambda proxy: proxy.cut())
 
     async def _refuse(self) -> str:
         return await self._disturb(
-            "refused", lambda place: place.proxy.refuse(), self.random.choice((0.5, 1.5 * LEASE))
+            "refused", lambda proxy: proxy.refuse(), self.random.choice((0.5, 1.5 * LEASE))
         )

@@ -155,7 +155,7 @@ def sort(events: list[Event]) -> Record:
                 for consumer in facts["consumers"]:
                     record.renewals[consumer].append(facts["sent"])
             case "reply":
-                reply = Reply(event.at, *(facts[x] for x in ("job", "delivery", "action", "answer")))
+                reply = Reply(event.at, **facts)
                 record.replies[event.pid, reply.job, reply.delivery].append(reply)
             case "marked":
                 record.marks[event.pid, facts["job"], facts["delivery"]] = event.at

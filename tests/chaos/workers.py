@@ -92,13 +92,16 @@ class Crew:
                 await place.process.wait()
 
     async def _keep(self, place: Place) -> None:
-        while not self._stopping:
+        while True:
             code = await self._run(place)
-            if self._stopping:
+            if self._is_stopping():
                 return
-            if code not in (0, UNREACHABLE, -signal.SIGKILL):
+            if code not in (0, UNREACHABLE, -signal.SIGKILL, -signal.SIGTERM):
                 self.failures.append(f"a worker ended with {code}: {self.complaints()[-2000:]}")
             await asyncio.sleep(0.05 if code else 0.3)
+
+    def _is_stopping(self) -> bool:
+        return self._stopping
 
     async def _run(self, place: Place) -> int:
         with (self.folder / "workers.log").open("ab") as log:

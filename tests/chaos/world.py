@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -18,7 +17,7 @@ HOLDING = {"ok": 30, "flaky": 6, "bury": 2}
 THREADED = ("thread",)
 KILLERS = ("kill", "kill-once")
 BACKLOG = 250
-"""Enqueueing waits while so many jobs are under way."""
+"""Enqueueing goes slowly while so many jobs are under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +92,8 @@ class World:
 
     def __init__(self, queue: rota.Queue, notebook: Notebook, random: Random) -> None:
         self.enqueued = 0
+        self.plans: dict[str, str] = {}
+        """By job: all that were drafted."""
         self._queue = queue
         self._notebook = notebook
         self._random = random
@@ -112,8 +113,8 @@ class World:
                 batch.append(self._make(*self._lethal.pop(0)))
             await self.enqueue(batch)
             await asyncio.sleep(self._random.uniform(0.02, 0.25))
-            while await self._under_way() > BACKLOG and loop.time() - began < seconds:
-                await asyncio.sleep(0.1)
+            if await self._under_way() > BACKLOG:
+                await asyncio.sleep(0.5)
 
     async def enqueue(self, batch: list[Draft]) -> None:
         """Until the server has acknowledged every job of the batch."""
@@ -150,7 +151,6 @@ class World:
         self, lane: str, key: str | None, plan: str, priority: int = 0, delay: int = 0
     ) -> Draft:
         shape = next(s for s in SHAPES if s.name == lane)
-        self._count = getattr(self, "_count", 0) + 1
         spec = rota.JobSpec(
             task="block" if plan in THREADED else "work",
             payload=json.dumps({"plan": plan}).encode(),
@@ -158,14 +158,10 @@ class World:
             ordering_key=key,
             priority=priority,
             delay=delay,
-            id=f"{lane.lstrip('!')}-{key or ''}-{plan}-{self._count}",
+            id=f"{lane.lstrip('!')}-{key or ''}-{plan}-{len(self.plans)}",
             max_attempts=4,
             timeout=0.3 if plan == "timeout" else 30,
             on_dead="hold" if shape.on_dead == "hold" else "skip",
         )
+        self.plans[spec.id] = plan
         return Draft(spec, plan)
-
-
-def describe(drafts: list[Draft]) -> Iterator[str]:
-    for draft in drafts:
-        yield json.dumps(asdict(draft.spec), default=str)

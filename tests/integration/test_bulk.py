@@ -21,6 +21,8 @@ from rota.errors import BatchInterrupted, ConfigError, LaneFull, PayloadError, S
 from rota.keys import Keys
 from rota.model import JobSpec
 from tests.conftest import PrivateServer
+from tests.support.clock import Clock, library
+from tests.support.queues import assert_sound
 from tests.support.servers import Server
 from tests.support.waiting import eventually_async
 
@@ -30,6 +32,8 @@ async def queue(server: Server, queue_name: str) -> AsyncIterator[rota.Queue]:
     queue = rota.Queue(queue_name, url=server.url)
     yield queue
     await queue.close()
+    if (await asyncio.to_thread(server.raw().dbsize) if server.kind != "cluster" else 1) < 5000:
+        assert_sound(server, queue)
 
 
 def specs(n: int, *, lanes: int = 1, **fields: Any) -> list[JobSpec]:
@@ -454,6 +458,38 @@ async def test_endings_of_any_size(queue: rota.Queue, verb: str) -> None:
     assert info.totals.get("completed", 0) == (n if verb in ("complete", "exchange") else 0)
     assert info.dead == (n if verb == "bury" else 0)
     assert info.waiting == (n if verb in ("retry", "release", "leave") else 0)
+
+
+@pytest.mark.legs("valkey")
+async def test_leases_of_any_number_lapse_at_once(server: Server, queue_name: str) -> None:
+    """1,001 consumers with a job each, and one with 8,000."""
+    queue = rota.Queue(queue_name, url=server.url, library=library())
+    clock, store, run = Clock(server.raw(), queue.link.keys), queue.link.store, queue.link.run
+
+    async def claim(consumer: str, number: int, want: int) -> int:
+        reply = await run(
+            store.exchange(consumer, number=number, want=want, prefetch=1, park=False)
+        )
+        return sum(map(len, reply.entries))
+
+    await queue.enqueue_many(specs(9001, lanes=50))
+    for i in range(1001):
+        await run(store.join(f"c{i}", lease_ms=30_000, name="one"))
+        assert await claim(f"c{i}", 1, 1) == 1
+    await run(store.join("big", lease_ms=30_000, name="all"))
+    assert [await claim("big", number, 1000) for number in range(1, 9)] == [1000] * 8
+    assert (await queue.info()).running == 9001
+
+    clock.advance(30_001)
+    beats = 0
+    while (await queue.info()).running:
+        await run(store.beat())
+        beats += 1
+        assert beats < 20, "many pages a beat"
+    info = await queue.info()
+    assert (info.waiting, info.consumers, info.totals["reaped"]) == (9001, 0, 9001)
+    assert not [key for key in server.keys() if key.startswith(queue.link.keys.root + "c:")]
+    await queue.close()
 
 
 async def test_a_sequence_of_any_length(queue: rota.Queue) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import rota
 from rota.worker import Worker
 from tests.support import child
 from tests.support.child import Event, Order
@@ -30,7 +28,7 @@ Change = tuple[float, str, float]
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[[Order], "subprocess.Popen[bytes]"]]:
+def start() -> Iterator[Callable[[Order], subprocess.Popen[bytes]]]:
     children: list[subprocess.Popen[bytes]] = []
 
     def run(order: Order) -> subprocess.Popen[bytes]:
@@ -46,7 +44,7 @@ def start() -> Iterator[Callable[[Order], "subprocess.Popen[bytes]"]]:
 async def test_ceilings_hold_over_processes(
     valkey: Server,
     queue_name: str,
-    start: Callable[[Order], "subprocess.Popen[bytes]"],
+    start: Callable[[Order], subprocess.Popen[bytes]],
     tmp_path: Path,
 ) -> None:
     """20 lanes, 64 consumers in 4 processes, 20,000 tasks, a kill each 2 s scaled to 8 lanes, 64
@@ -79,7 +77,7 @@ async def test_ceilings_hold_over_processes(
             url=valkey.url, queue=queue.name, log=str(log), slots=16, lease=LEASE, beat=BEAT
         )
         children = [start(order) for _ in range(4)]
-        await eventually_async(lambda: len(child.read_log(log)) > 100, "nothing runs")
+        await eventually_async(lambda: len(child.read_log(log)) > 100, "nothing runs", timeout=20)
         for round in range(12):
             await change(rand.choice(lanes[1:]), rand.choice([0, 1, 2, 5, None]))
             if round == 4:
@@ -123,9 +121,7 @@ def _check(events: list[Event], changes: list[Change], deaths: dict[int, float])
         assert len(running) <= max(earlier + recent), (event, running)
 
 
-async def test_a_raised_ceiling_wakes_idle_workers_at_once(
-    server: Server, queue_name: str
-) -> None:
+async def test_a_raised_ceiling_wakes_idle_workers_at_once(server: Server, queue_name: str) -> None:
     """And a lowered one stops nothing that runs, but lets nothing start until below."""
     async with open_queue(server, queue_name, beat=30) as queue:
         release, started = asyncio.Event(), []

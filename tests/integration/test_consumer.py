@@ -161,9 +161,7 @@ async def test_the_same_consumer_may_hold_a_newer_delivery_of_a_job(
     assert_drained(server, queue, done=1)
 
 
-async def test_leaving_gives_back_what_is_held_uncounted(
-    server: Server, queue: rota.Queue
-) -> None:
+async def test_leaving_gives_back_what_is_held_uncounted(server: Server, queue: rota.Queue) -> None:
     await queue.enqueue_many([*specs(3), *specs(3, lane="!o")])
     async with consumer_of(queue, prefetch=2) as consumer:
         assert len(await consumer.claim(10)) == 5
@@ -301,6 +299,7 @@ async def test_nothing_is_stranded_when_burying_an_unreadable_job_fails(
 ) -> None:
     """The claim has brought jobs the caller never saw: they go back."""
     async with open_queue(valkey, queue_name) as queue:
+
         @queue.task
         def work(n: int) -> None: ...
 

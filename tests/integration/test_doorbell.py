@@ -165,7 +165,10 @@ async def test_two_hundred_idle_consumers_cost_two_commands_a_second(
     server: Server, queue_name: str
 ) -> None:
     """Empty; with a job delayed by an hour; with all lanes paused. The default beat and lease."""
-    async with open_queue(server, queue_name, beat=config.BEAT_S) as queue, AsyncExitStack() as stack:
+    async with (
+        open_queue(server, queue_name, beat=config.BEAT_S) as queue,
+        AsyncExitStack() as stack,
+    ):
         consumers = [await stack.enter_async_context(queue.consumer()) for _ in range(200)]
         waiting = [asyncio.create_task(one.claim(1, wait=60)) for one in consumers]
         await until_blocked(server)
@@ -326,17 +329,19 @@ async def test_a_bell_that_rings_for_one_who_leaves_is_passed_on(
     """Forty times: a job arrives while one of two processes leaves. The other gets it at once,
     without a beat."""
     leaving = rota.Queue(queue_name, url=server.url, beat=LONG_BEAT)
-    async with open_queue(server, queue_name, beat=LONG_BEAT) as staying:
-        async with staying.consumer() as consumer:
-            for round in range(40):
-                waiting = asyncio.create_task(consumer.claim(1, wait=10))
-                go = await _idle_once(leaving, face, server)
-                await asyncio.sleep(round % 8 * 0.0005)
-                publish = asyncio.create_task(staying.enqueue(spec()))
-                await go()
-                await publish
-                (job,) = await asyncio.wait_for(waiting, 1)
-                await consumer.complete(job)
+    async with (
+        open_queue(server, queue_name, beat=LONG_BEAT) as staying,
+        staying.consumer() as consumer,
+    ):
+        for round in range(40):
+            waiting = asyncio.create_task(consumer.claim(1, wait=10))
+            go = await _idle_once(leaving, face, server)
+            await asyncio.sleep(round % 8 * 0.0005)
+            publish = asyncio.create_task(staying.enqueue(spec()))
+            await go()
+            await publish
+            (job,) = await asyncio.wait_for(waiting, 1)
+            await consumer.complete(job)
     await leaving.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ import pytest
 import rota
 from rota.errors import ConfigError, LaneFull, PayloadError
 from tests.support.proxy import Proxy
+from tests.support.queues import assert_sound
 from tests.support.servers import Server
 
 NAN, INF = float("nan"), float("inf")
@@ -26,6 +28,8 @@ async def queue(server: Server, queue_name: str) -> AsyncIterator[rota.Queue]:
     queue = rota.Queue(queue_name, url=server.url)
     yield queue
     await queue.close()
+    if (await asyncio.to_thread(server.raw().dbsize) if server.kind != "cluster" else 1) < 5000:
+        assert_sound(server, queue)
 
 
 def charge_of(queue: rota.Queue, **policy: Any) -> rota.task.Task[[str, int], None]:
@@ -144,6 +148,8 @@ WRONG_OPTIONS: list[dict[str, Any]] = [
     {"expires": NOW.replace(tzinfo=None)}, {"expires": NOW.replace(year=2020)},
     {"expires": 5, "delay": 5}, {"expires": timedelta(seconds=4), "delay": 5},
     {"expires": NOW + timedelta(hours=1), "at": NOW + timedelta(hours=2)},
+    {"expires": 60, "at": NOW},
+    {"expires": datetime(2030, 1, 1, tzinfo=UTC), "delay": timedelta(days=3650)},
 ]  # fmt: skip
 
 

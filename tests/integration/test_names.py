@@ -6,6 +6,7 @@ two different names never share a key.
 
 from __future__ import annotations
 
+import asyncio
 import unicodedata
 from collections.abc import AsyncIterator
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 import rota
 from rota.errors import ConfigError
 from rota.keys import CATALOGUE, Keys
+from tests.support.queues import assert_sound
 from tests.support.servers import Server
 
 NFC, NFD = "café", unicodedata.normalize("NFD", "café")
@@ -32,6 +34,8 @@ async def queue(server: Server, queue_name: str) -> AsyncIterator[rota.Queue]:
     queue = rota.Queue(queue_name, url=server.url)
     yield queue
     await queue.close()
+    if (await asyncio.to_thread(server.raw().dbsize) if server.kind != "cluster" else 1) < 5000:
+        assert_sound(server, queue)
 
 
 async def left_behind(server: Server, queue: rota.Queue) -> set[str]:

@@ -261,7 +261,7 @@ async def test_a_sequences_next_job_starts_after_the_acceptance_of_the_one_befor
             timeout=10,
         )
     expected = [0, 1, 1, 2, 3, 4, 4, 5, 6, 7, 7, 8]
-    assert starts == {key: expected for key in "abcd"}
+    assert starts == dict.fromkeys("abcd", expected)
     assert_drained(server, queue, done=len(jobs))
 
 
@@ -290,7 +290,7 @@ async def test_a_dead_head_lets_go_or_holds_as_it_says(server: Server, queue: ro
 
     async def run(policy: str, name: str) -> None:
         starts[policy].append(name)
-        if name == "C" and starts[policy].count("C") < 3 or name == "F":
+        if (name == "C" and starts[policy].count("C") < 3) or name == "F":
             raise ValueError(name)
 
     for policy in ("skip", "hold"):
@@ -393,11 +393,14 @@ async def test_a_queue_whose_worker_is_full_is_served_by_another(
         async with working(busy, other, slots=2), working(elsewhere):
             await busy.enqueue_many(hold.spec() for _ in range(2))
             await eventually_async(
-                lambda: dump(server, busy).counts("stats").get("running") == 2, "the slots do not fill"
+                lambda: dump(server, busy).counts("stats").get("running") == 2,
+                "the slots do not fill",
             )
             for n in range(1, 6):
                 await work.enqueue()
-                await eventually_async(lambda n=n: len(where) == n, "nobody runs the job", timeout=1)
+                await eventually_async(
+                    lambda n=n: len(where) == n, "nobody runs the job", timeout=1
+                )
             await other.enqueue(work.options(delay=0.2).spec())
             await eventually_async(lambda: len(where) == 6, "nobody keeps the time", timeout=1)
             release.set()

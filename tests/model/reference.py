@@ -397,11 +397,12 @@ class Reference:
                 self._give_back(consumer, job, one.delay)
             case "block_lane" | "block_sequence":
                 whole = one.action == "block_lane" or job.key == ""  # an ordered lane is one
-                if whole:
+                alone = not whole and job.sequence is None
+                if one.delay and whole:
                     self._block(("l", job.lane), one.delay)
-                elif job.sequence is not None:
+                elif one.delay and job.sequence is not None:
                     self._block(("s", job.sequence), one.delay)
-                self._give_back(consumer, job, 0)
+                self._give_back(consumer, job, one.delay if alone else 0)
         return "ok"
 
     def _let_go(self, consumer: Consumer, job: Job, *, later: bool = False) -> None:

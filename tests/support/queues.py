@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import rota
 from tests.model import audit
@@ -30,11 +31,11 @@ async def open_queue(
         await queue.close()
 
 
-def spec(lane: str = "a", task: str = "work", **fields: object) -> rota.JobSpec:
-    return rota.JobSpec(task=task, lane=lane, **fields)  # type: ignore[arg-type]
+def spec(lane: str = "a", task: str = "work", **fields: Any) -> rota.JobSpec:
+    return rota.JobSpec(task=task, lane=lane, **fields)
 
 
-def specs(n: int, lane: str = "a", **fields: object) -> list[rota.JobSpec]:
+def specs(n: int, lane: str = "a", **fields: Any) -> list[rota.JobSpec]:
     return [spec(lane, **fields) for _ in range(n)]
 
 

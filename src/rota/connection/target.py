@@ -47,17 +47,17 @@ class Target:
     fsync: Literal["no", "always"] = "no"
 
 
-def parse_url(url: str) -> Target:
+def parse_url(url: str, *, directory: Path | None = None) -> Target:
     """Reads a server URL; raises ConfigError naming what is wrong with it.
 
-    A relative path of `embedded:` counts from the current directory, now.
+    A relative path of `embedded:` counts from `directory`, by default the current one.
     """
     if not isinstance(url, str):
         raise ConfigError(f"url: expected text, given {type(url).__name__}")
     if not url.isprintable():
         raise ConfigError(f"url: expected printable text, given {_without_password(url)!r}")
     if url.startswith("embedded:"):
-        return _embedded(url)
+        return _embedded(url, directory or Path.cwd())
     try:
         parts = urlsplit(url)
         query = dict(
@@ -106,7 +106,7 @@ def _without_password(url: str) -> str:
     return f"{scheme}:{'//' if slashes else ''}{user}:***@{after}"
 
 
-def _embedded(url: str) -> Target:
+def _embedded(url: str, base: Path) -> Target:
     path, _, query = url.removeprefix("embedded:").partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     fsync = options.pop("fsync", "no")
@@ -115,7 +115,7 @@ def _embedded(url: str) -> Target:
         raise ConfigError(
             f"url: expected embedded:PATH or embedded:PATH?fsync=always, given {url!r}"
         )
-    directory = Path(os.path.abspath(os.path.expanduser(path)))
+    directory = Path(os.path.abspath(base / os.path.expanduser(path)))
     return Target(
         "embedded",
         f"embedded:{directory}",

@@ -16,11 +16,12 @@ local function set(field, value)
   end
 end
 
+local before = redis.call('HGET', k_config, 'default_ceiling')
 set('default_ceiling', default_ceiling)
 set('dead_max', dead_max)
 set('dead_age', dead_age)
 set('paused', paused)
-if default_ceiling ~= '' then
+if before ~= redis.call('HGET', k_config, 'default_ceiling') then
   redis.call('HSET', k_config, 'sweep', '0')
 end
 if paused == '-' then

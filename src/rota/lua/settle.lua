@@ -16,14 +16,20 @@ local function extend_block(member, delay, why)
   block_until(member, math.max(now + delay, tonumber(old or 0)), why)
 end
 
--- An ordered lane is one sequence, and a job without a sequence has none of its own to block.
+-- Says how long the job itself has to wait: an ordered lane is one sequence, and a job without a
+-- sequence waits alone. A block of no length is none.
 local function limit(action, held, delay, why)
-  if action == 'block_lane' or held.key == '' then
+  if delay == 0 then
+    return 0
+  elseif action == 'block_lane' or held.key == '' then
     extend_block('l:' .. held.lane, delay, why)
     touch_lane(held.lane)
   elseif held.sequence then
     extend_block('s:' .. held.sequence, delay, why)
+  else
+    return delay
   end
+  return 0
 end
 
 local function settle(row)
@@ -37,8 +43,8 @@ local function settle(row)
     return complete(consumer, { id }, { delivery })[1]
   end
   if action == 'block_lane' or action == 'block_sequence' then
-    limit(action, held, delay, err or '{}')
-    count_total('released', 1 + give_back(consumer, id, held, 0))
+    local pause = limit(action, held, delay, err or '{}')
+    count_total('released', 1 + give_back(consumer, id, held, pause))
     return 'ok'
   end
   if action ~= 'release' then
