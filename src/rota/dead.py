@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import msgspec
 
 from rota import scripts
 from rota.errors import PayloadError
 from rota.keys import Keys
-from rota.model import DeadAnswer, DeadJob, Header, Record, parse_record
+from rota.model import DeadAnswer, DeadJob, Header, Record, parse_record, read_note
 from rota.scripting import Call, Operation, Packed, Reply
 
 PAGE = 200
@@ -93,7 +90,7 @@ def _dead_job(row: Reply) -> DeadJob:
         record = parse_record(text)
     except PayloadError:
         record = Record(Header("", ""), 0, 0.0, text)
-    what = _note(note)
+    what = read_note(note)
     return DeadJob(
         id=id.decode(),
         died_at=died_at / 1000,
@@ -108,12 +105,3 @@ def _dead_job(row: Reply) -> DeadJob:
         worker=str(what.get("worker", "")),
         payload=record.payload,
     )
-
-
-def _note(text: bytes) -> dict[str, Any]:
-    """What was kept with the job; damage to it must not hide the job."""
-    try:
-        note = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return {"error": text.decode("utf-8", "replace")}
-    return note if isinstance(note, dict) else {}

@@ -312,7 +312,8 @@ class Exchanged:
 
 @dataclass(frozen=True, slots=True)
 class LaneInfo:
-    """A lane as it stands. `oldest_wait` is seconds, None when nothing waits."""
+    """A lane as it stands. `oldest_wait` is seconds, None when nothing waits; instants are Unix
+    seconds, None where there is no end."""
 
     name: str
     waiting: int
@@ -324,6 +325,10 @@ class LaneInfo:
     blocked_until: float | None
     in_ring: bool
     oldest_wait: float | None
+    backlog: int | None = None
+    pause_reason: str | None = None
+    paused_by: str | None = None
+    paused_until: float | None = None
 
     @property
     def state(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import cast
 
 from rota.keys import Keys
-from rota.model import Answer, Claimed, DeadAnswer, Exchanged, LaneInfo, QueueInfo
+from rota.model import Answer, Claimed, DeadAnswer, Exchanged, LaneInfo, QueueInfo, read_note
 from rota.scripting import BOUND, LIBRARY, Packed, Reply, Tail, script
 
 
@@ -86,7 +86,9 @@ def _page_of_held(reply: Reply) -> tuple[str, str, list[tuple[str, str]]]:
 
 
 def _lane_row(now: int, row: Reply) -> LaneInfo:
-    name, waiting, delayed, running, ceiling, weight, paused, blocked, ready, since = row
+    name, waiting, delayed, running, ceiling, weight, paused, blocked, ready, since, *more = row
+    backlog, why, pause_end = more
+    note = read_note(why)
     return LaneInfo(
         name=name.decode(),
         waiting=waiting,
@@ -98,6 +100,10 @@ def _lane_row(now: int, row: Reply) -> LaneInfo:
         blocked_until=blocked / 1000 if blocked else None,
         in_ring=bool(ready),
         oldest_wait=max(0, now - since) / 1000 if since else None,
+        backlog=int(backlog) if backlog else None,
+        pause_reason=note.get("reason"),
+        paused_by=note.get("by"),
+        paused_until=pause_end / 1000 if pause_end else None,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -17,6 +18,8 @@ import pytest
 from tests.chaos.drama import Drama
 
 SECONDS = float(os.environ.get("ROTA_CHAOS_SECONDS", "35"))
+KEEP = os.environ.get("ROTA_CHAOS_KEEP")
+"""Where records, logs and the server's files go, also of what went well."""
 
 
 @pytest.mark.timeout(SECONDS + 180)
@@ -31,4 +34,6 @@ async def test_promises_are_kept_whatever_dies() -> None:
             await drama.end()
         print(drama.figures())
         problems = drama.problems()
+        if KEEP:
+            shutil.copytree(folder, Path(KEEP) / seed, ignore=shutil.ignore_patterns("*.sock"))
     assert not problems, f"ROTA_CHAOS_SEED={seed}\n{problems}"

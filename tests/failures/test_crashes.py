@@ -1,6 +1,8 @@
 """Jobs whose worker dies under them: counted, limited, and at no one else's cost.
 
 Workers are processes that a supervisor starts again; the job that kills is `os.kill(self, 9)`.
+An idle consumer beside them stands for the rest of the fleet: without anybody who keeps the time
+for half a lease the server counts as away, and no death is counted.
 """
 
 from __future__ import annotations
@@ -140,7 +142,8 @@ async def test_a_job_that_kills_its_worker_is_buried_after_three_starts(
             found = stats(server, queue)
             return found.get("completed") == done and found.get("buried", 0) == 1
 
-        await eventually_async(finished, "the poison goes on", timeout=30, interval=0.05)
+        async with queue.consumer(lease=LEASE):
+            await eventually_async(finished, "the poison goes on", timeout=30, interval=0.05)
         supervisor.close()
         starts = supervisor.starts()
         assert starts["poison"] == 3
@@ -190,7 +193,8 @@ async def test_three_poisons_cannot_drag_their_neighbours_along(
             found = stats(server, queue)
             return found.get("completed", 0) + found.get("buried", 0) == 60
 
-        await eventually_async(finished, "they circle", timeout=40, interval=0.05)
+        async with queue.consumer(lease=LEASE):
+            await eventually_async(finished, "they circle", timeout=40, interval=0.05)
         supervisor.close()
         assert {job.id for job in await queue.dead.list()} == {"j3", "j17", "j31"}
         assert all(supervisor.starts()[f"j{n}"] == 3 for n in (3, 17, 31))

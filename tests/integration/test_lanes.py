@@ -35,7 +35,7 @@ async def queue(server: Server, queue_name: str) -> AsyncIterator[rota.Queue]:
     queue = rota.Queue(queue_name, url=server.url)
     yield queue
     await queue.close()
-    if (await asyncio.to_thread(server.raw().dbsize) if server.kind != "cluster" else 1) < 5000:
+    if len(server.keys()) < 2000:  # the audit looks key by key
         assert_sound(server, queue)
 
 

@@ -168,24 +168,35 @@ def test_ten_threads_share_the_work(server: Server, queue: rota.Queue) -> None:
     assert_drained(server, queue, done=300)
 
 
+class Sleeper:
+    """A waiter that only notes that it was poked."""
+
+    def __init__(self) -> None:
+        self.poked = threading.Event()
+
+    def poke(self) -> None:
+        self.poked.set()
+
+
 @pytest.mark.legs("valkey")
 def test_a_debt_does_not_wait_behind_a_parked_blocker(server: Server, queue_name: str) -> None:
-    """Of two waiting threads one takes the only lane's permit; it is the other, and its process,
-    that parks. A third process learns of what both cannot do, without a beat."""
-    with (
-        open_sync(server, queue_name, beat=30) as queue,
-        open_sync(server, queue_name, beat=30) as elsewhere,
-        queue.sync.consumer() as one,
-        queue.sync.consumer() as two,
-        elsewhere.sync.consumer() as third,
-    ):
-        first, second = Waiting(one, 10), Waiting(two, 10)
+    """Nobody here can pay it and the blocker still waits at the bell: it is passed on at once."""
+    with open_sync(server, queue_name, beat=30) as queue:
+        metronome, waiter, raw = queue.station.thread_metronome, Sleeper(), server.raw()
+        keys = queue.link.keys
+        queue.sync.lane("a").pause()
+        queue.sync.enqueue(spec())
+        metronome.enter()
+        metronome.sending(waiter)
+        metronome.idle(waiter, due_in=None, taken=False, left=False)
         until_parked(server)
-        queue.sync.enqueue_many([spec(), spec(), spec(delay=500)])
-        assert len(first.result(1) + second.result(1)) == 2
-        outside = Waiting(third, 10)
-        assert len(outside.result(2)) == 1
-        assert outside.took < 1
+        raw.srem(keys.key("paused"), "a")  # as a resume whose bell was lost
+        raw.hdel(keys.key("why"), "p:a")
+        raw.zadd(keys.key("ring"), {"a": 1})
+        metronome.sending(waiter)
+        metronome.failed(waiter)
+        eventually(lambda: raw.llen(keys.wake) == 1, "nothing is passed on", timeout=1)
+        metronome.leave()
 
 
 @pytest.mark.legs("valkey")

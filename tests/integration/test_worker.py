@@ -568,34 +568,66 @@ async def test_a_worker_that_lost_its_lease_cancels_and_starts_anew(
 
 
 @pytest.mark.legs("valkey")
-async def test_a_thread_that_outlives_its_lease_does_not_settle_the_second_run(
-    server: Server, queue: rota.Queue
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_a_run_that_outlives_its_lease_does_not_settle_the_second_run(
+    server: Server, queue: rota.Queue, kind: str
 ) -> None:
-    """The same process has the job again, under another delivery, when the first run ends."""
-    first_may_end, second_may_end = threading.Event(), threading.Event()
+    """A thread, or a handler that ignores its cancelling: the same process has the job again,
+    under another delivery, when the first run ends."""
+    may_end = [threading.Event(), threading.Event()]
     events: list[str] = []
 
-    @queue.task
-    def work() -> None:
+    async def on_loop() -> None:
         run = events.count("start")
         events.append("start")
-        assert (second_may_end if run else first_may_end).wait(10)
+        while not may_end[run].is_set():
+            try:
+                await asyncio.sleep(0.01)
+            except asyncio.CancelledError:
+                continue
         events.append("end")
 
-    await work.enqueue()
+    def in_thread() -> None:
+        run = events.count("start")
+        events.append("start")
+        assert may_end[run].wait(10)
+        events.append("end")
+
+    task = queue.task(on_loop if kind == "async" else in_thread)
+    await task.enqueue()
     async with working(queue, grace=1):
         await eventually_async(lambda: events == ["start"], "the job does not start")
         await lose(server, queue)
         await eventually_async(lambda: events == ["start"] * 2, "no second run", timeout=3 * LEASE)
-        first_may_end.set()
+        may_end[0].set()
         await eventually_async(lambda: "end" in events, "the first run does not end")
         await asyncio.sleep(0.1)
         assert dump(server, queue).counts("stats")["running"] == 1, "the first run settled it"
-        second_may_end.set()
+        may_end[1].set()
         await eventually_async(
             lambda: dump(server, queue).counts("stats").get("completed") == 1, "it is not done"
         )
     assert_drained(server, queue, done=1)
+
+
+async def test_a_stop_does_not_wait_for_a_server_that_is_gone(
+    private_server: PrivateServer, queue_name: str
+) -> None:
+    server = private_server()
+    async with open_queue(server, queue_name) as queue:
+
+        @queue.task
+        async def work(seconds: float) -> None:
+            await asyncio.sleep(seconds)
+
+        await queue.enqueue_many([work.spec(0.5), work.spec(30)])
+        async with working(queue, grace=0.8):
+            await eventually_async(
+                lambda: dump(server, queue).counts("stats").get("running") == 2, "nothing runs"
+            )
+            await asyncio.to_thread(server.kill)
+            stopped = time.monotonic()
+        assert time.monotonic() - stopped < 0.8 + 5
 
 
 async def test_a_worker_survives_a_restart_of_its_server(

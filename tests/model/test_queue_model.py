@@ -53,6 +53,8 @@ wants = st.sampled_from((1, 1, 2, 3, 5, 10))
 prefetches = st.integers(1, 4)
 kinds = st.sampled_from(("held", "held", "held", "held", "held", "held", "foreign", "stale"))
 indexes = st.integers(0, 60)
+ceilings = st.sampled_from((UNSET, None, 0, 1, 1, 2, 5))
+weights = st.sampled_from((UNSET, None, 0.3, 1, 2, 3, 7))
 
 
 @st.composite
@@ -141,12 +143,21 @@ class QueueModel(RuleBasedStateMachine):
 
     # ── enqueueing ──────────────────────────────────────────────────────────────────────────
 
-    @initialize(batch=batches)
-    def begin(self, batch: list[JobSpec]) -> None:
-        """Most runs switch most rules off: each begins with some work and two to do it."""
-        self.join()
-        self.join()
+    @initialize(
+        batch=st.lists(specs(), min_size=4, max_size=16),
+        limits=st.dictionaries(lanes, st.tuples(weights, ceilings), max_size=3),
+        want=wants,
+        prefetch=prefetches,
+    )
+    def begin(
+        self, batch: list[JobSpec], limits: dict[str, tuple[Any, Any]], want: int, prefetch: int
+    ) -> None:
+        """In the midst of work: most runs leave most rules out."""
+        for lane, (weight, ceiling) in limits.items():
+            self.set_lane(lane=lane, weight=weight, ceiling=ceiling, backlog=UNSET)
         self.enqueue(batch=batch, atomic=False)
+        for name in (self.join(), self.join()):
+            self.exchange_of(name, want=want, prefetch=prefetch)
 
     @rule(batch=batches, atomic=rarely)
     def enqueue(self, batch: list[JobSpec], atomic: bool) -> None:
@@ -375,8 +386,8 @@ class QueueModel(RuleBasedStateMachine):
 
     @rule(
         lane=lanes,
-        ceiling=st.sampled_from((UNSET, None, 0, 1, 1, 2, 5)),
-        weight=st.sampled_from((UNSET, None, 0.3, 1, 2, 3, 7)),
+        ceiling=ceilings,
+        weight=weights,
         backlog=st.sampled_from((UNSET, UNSET, None, None, 0, 2, 5)),
     )
     def set_lane(self, lane: str, ceiling: Any, weight: Any, backlog: Any) -> None:
@@ -527,7 +538,7 @@ EXAMPLES = {"valkey": 100, "redis7": 25, "cluster": 15}
 LONG = int(os.environ.get("ROTA_MODEL_EXAMPLES", "0"))
 
 
-@pytest.mark.timeout(24 * 3600 if LONG else 300)
+@pytest.mark.timeout(24 * 3600 if LONG else 900)  # a failure takes its time to shrink
 def test_the_queue_does_what_the_reference_does(server: Server) -> None:
     here: Any = lambda: QueueModel(server)  # noqa: E731 (typed as a class, called as a factory)
     run_state_machine_as_test(

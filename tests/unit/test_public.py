@@ -65,6 +65,9 @@ def test_every_error_is_a_rota_error() -> None:
     "error",
     [
         rota.ConfigError("x"),
+        rota.LaneFull("t7"),
+        rota.BatchInterrupted([rota.Enqueued("a", "created")], [rota.JobSpec(task="t")], "why"),
+        rota.NotDurable("why", [rota.Enqueued("a", "created")]),
         rota.Retry(3, "why"),
         rota.Retry(),
         rota.Release(2),

@@ -86,6 +86,10 @@ def _print_json(lanes: Sequence[LaneInfo]) -> None:
             "state": lane.state,
             "paused": lane.paused,
             "blocked_until": lane.blocked_until,
+            "backlog": lane.backlog,
+            "pause_reason": lane.pause_reason,
+            "paused_by": lane.paused_by,
+            "paused_until": lane.paused_until,
         }
         typer.echo(msgspec.json.encode(row).decode())
 

@@ -1,6 +1,7 @@
 -- What a person asks of a lane, as one flat row:
 --   lane, waiting, delayed, running, ceiling ('' none), weight, paused, blocked until (0 not),
---   ready (1 in the ring), since (Unix ms the oldest waiting job has been available; 0 none)
+--   ready (1 in the ring), since (Unix ms the oldest waiting job has been available; 0 none),
+--   backlog limit ('' none), why it is paused (JSON, '' not), until when (Unix ms, 0 no end)
 local function available_since(entry, lane)
   if entry and entry:byte(1) == 33 then
     entry = redis.call('ZRANGE', k_sequence(sequence_of(lane, entry:sub(2))), 0, 0)[1]
@@ -27,5 +28,8 @@ local function lane_row(lane)
     tonumber(redis.call('ZSCORE', k_blocked, 'l:' .. lane) or 0),
     redis.call('ZSCORE', k_ring, lane) and 1 or 0,
     since == math.huge and 0 or since,
+    redis.call('HGET', k_gmax, lane) or '',
+    redis.call('HGET', k_why, 'p:' .. lane) or '',
+    tonumber(redis.call('ZSCORE', k_blocked, 'p:' .. lane) or 0),
   }
 end
