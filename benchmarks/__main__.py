@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ PARTS: dict[str, Part] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the server must not outlive us
     runs = given.runs if given.runs is not None else (3 if given.quick else 5)
     plan = Plan(runs=runs, quick=given.quick, tcp=given.tcp)
     results: dict[str, list[Figure]] = {}

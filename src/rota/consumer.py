@@ -95,14 +95,20 @@ class _Shared:
 
     def _exchange(self, done: list[Job], n: int, *, park: bool) -> Operation[Taken]:
         try:
-            return (
-                yield from self._deliveries.exchange(
-                    want=n, prefetch=self._prefetch, park=park, done=done
-                )
+            taken = yield from self._deliveries.exchange(
+                want=n, prefetch=self._prefetch, park=park, done=done
             )
         except LeaseLost:
             self._lost = True
             raise
+        if taken.entries and not self._is_alive:
+            # It stood still since it sent the claim: others may run these jobs by now.
+            self._lost = True
+            self._deliveries.let_go(taken.jobs)
+            if not done:
+                raise LeaseLost(f"the lease of consumer {self.id} is gone")
+            return Taken([], taken.reply)
+        return taken
 
 
 class Consumer(_Shared):

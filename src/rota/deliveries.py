@@ -5,7 +5,7 @@ Operations without I/O; the worker's loop, the async and the blocking consumer a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from rota.endings import burial
@@ -111,6 +111,11 @@ class Deliveries:
             if job is not None and job.sequence and answer != "lost" and _stops(settlement):
                 self._let_go_behind(job)
         return answers
+
+    def let_go(self, jobs: Iterable[Job]) -> None:
+        """They are others' by now."""
+        for job in jobs:
+            self._let_go(job.id, job.delivery)
 
     def is_held(self, job: Job) -> bool:
         """Whether this very delivery is in its hands."""

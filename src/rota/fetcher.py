@@ -345,7 +345,7 @@ class Fetcher:
         current = asyncio.current_task()
         assert current is not None
         for job in entry:
-            if self._lease_lost or not self._deliveries.is_held(job):
+            if self._lease_is_over() or not self._deliveries.is_held(job):
                 return  # given back with the one before it, or another's by now
             if not self._fetching:
                 self._end(job, Settlement(job.id, job.delivery, "release"))
@@ -408,6 +408,12 @@ class Fetcher:
         return settling
 
     # ── a lost lease ────────────────────────────────────────────────────────────────────────
+
+    def _lease_is_over(self) -> bool:
+        """Also by this process's own clock: it may have stood still since it sent its claim."""
+        if not self._lease_lost and not self.queue.station.keeper.is_alive(self._deliveries.id):
+            self._lose()
+        return self._lease_lost
 
     def _lose(self) -> None:
         """The jobs are others' now: their handlers are cancelled, their endings not sent."""

@@ -77,13 +77,16 @@ class Metronome:
         blocker, self._blocker = self._blocker, None
         client, self._client = self._client, None
         told = False
-        while not blocker.done():
-            if client in self._parked:
-                client.hang_up()
-            elif not told:
-                blocker.cancel()
-            told = True
-            await asyncio.wait([blocker], timeout=HANG_UP_S)
+        try:
+            while not blocker.done():
+                if client in self._parked:
+                    client.hang_up()
+                elif not told:
+                    blocker.cancel()
+                told = True
+                await asyncio.wait([blocker], timeout=HANG_UP_S)
+        finally:
+            blocker.cancel()  # where who leaves will not wait for an answer
         if self._passing is not None:
             await asyncio.wait([self._passing], timeout=LEAVE_S)
         if self._users == 0:

@@ -63,7 +63,7 @@ class Handlers:
             job = rota.current_job()
             with self._noted(job, plan, in_thread=True):
                 self._steps.reach("handler")
-                time.sleep(_chance(job).choice((0.05, 0.3, 1, 3)))
+                time.sleep(_chance(job).choice((0.05, 0.1, 0.5, 3)))
 
     @contextlib.contextmanager
     def _noted(self, job: rota.Job, plan: str, *, in_thread: bool) -> Iterator[None]:
@@ -95,7 +95,7 @@ class Handlers:
         self._steps.reach("handler")
         match plan:
             case "slow":
-                await asyncio.sleep(chance.uniform(0.3, 1.5))
+                await asyncio.sleep(chance.uniform(0.2, 0.8))
             case "flaky" if job.attempt <= 2:
                 raise ValueError(f"fails, attempt {job.attempt}")
             case "hopeless":

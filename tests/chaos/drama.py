@@ -15,7 +15,7 @@ import redis
 import rota
 from rota.embedded import EmbeddedServer, acquire, running
 from rota.keys import Keys
-from tests.chaos.faults import Mischief
+from tests.chaos.faults import Mischief, raw_client
 from tests.chaos.observer import Notebook, Record, read_record
 from tests.chaos.report import explain
 from tests.chaos.verdict import Corpse, Final, Finding, Verdict
@@ -173,7 +173,7 @@ class Drama:
         return True
 
     def _dump(self) -> audit.Dump:
-        with redis.Redis(unix_socket_path=str(self._server.socket), socket_timeout=5) as raw:
+        with raw_client(self._server.socket, timeout=5) as raw:
             return audit.read(raw, self._keys)
 
     async def _await_server_gone(self) -> None:

@@ -13,11 +13,23 @@ from pathlib import Path
 from random import Random
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from rota.scripting import BOUND, LIBRARY
 from tests.chaos.observer import Notebook
 from tests.chaos.workers import LEASE, Crew, Place
 from tests.support.proxy import Proxy
+
+
+def raw_client(socket: Path, timeout: float) -> redis.Redis:
+    """Answers bytes, tries nothing twice. Blocks for at most `timeout` seconds a step."""
+    return redis.Redis(
+        unix_socket_path=str(socket),
+        socket_timeout=timeout,
+        socket_connect_timeout=timeout,
+        retry=Retry(NoBackoff(), 0),
+    )
 
 
 @dataclass(slots=True)
@@ -119,10 +131,8 @@ class Mischief:
         return None
 
     def _server(self) -> int | None:
-        with contextlib.suppress(redis.RedisError, OSError):
-            client = redis.Redis(unix_socket_path=str(self.socket), socket_timeout=0.5)
-            with client:
-                return int(client.info("server")["process_id"])
+        with contextlib.suppress(redis.RedisError, OSError), raw_client(self.socket, 0.3) as client:
+            return int(client.info("server")["process_id"])
         return None
 
     def _signal(self, pid: int | None, number: int) -> bool:

@@ -79,6 +79,7 @@ class Claim:
 
     consumer: str
     sent: float
+    heard: float
     jobs: tuple[str, ...]
 
 
@@ -149,7 +150,7 @@ def sort(events: list[Event]) -> Record:
                 key = event.pid, facts["job"], facts["delivery"]
                 record.runs.append(_ended(open_runs.pop(key), event.at, facts["outcome"]))
             case "claimed":
-                claim = Claim(facts["consumer"], facts["sent"], tuple(facts["jobs"]))
+                claim = Claim(facts["consumer"], facts["sent"], event.at, tuple(facts["jobs"]))
                 record.claims[event.pid, facts["delivery"]] = claim
             case "renewed":
                 for consumer in facts["consumers"]:

@@ -49,14 +49,15 @@ class Story:
         action: str = "complete",
         outcome: str = "ok",
         claimed: float | None = None,
+        heard: float | None = None,
         **facts: Any,
     ) -> Story:
+        """`claimed`, `heard`: when its claim was sent and answered."""
         self._numbers += 1
         number = self._numbers
         sent = start - 0.02 if claimed is None else claimed
-        self.tell(
-            start - 0.01, pid, "claimed", consumer=f"c{pid}", sent=sent, delivery=number, jobs=[job]
-        )
+        at = start - 0.01 if heard is None else heard
+        self.tell(at, pid, "claimed", consumer=f"c{pid}", sent=sent, delivery=number, jobs=[job])
         defaults = {"lane": "lane", "sequence": None, "place": 1, "plan": "ok"}
         self.tell(start, pid, "start", job=job, delivery=number, **defaults | facts)
         if end is not None:
@@ -184,6 +185,24 @@ def test_a_thread_that_outlives_its_workers_stop(story: Story) -> None:
     assert story.broken() == set()
 
 
+def test_a_claim_whose_answer_came_too_late_is_not_run(story: Story) -> None:
+    story.renew(2, 3.0).order("a")
+    story.run("a", 2, 3.1, 3.5).run("a", 1, 3.2, 3.3, answer="lost", claimed=1.0)
+    assert story.broken() == {"late"}
+
+
+def test_a_worker_that_stood_still_just_before_a_start(story: Story) -> None:
+    story.renew(2, 3.0).order("a").run("a", 2, 3.1, 3.5)
+    story.run("a", 1, 3.2, 3.3, answer="lost", heard=1.5)
+    assert story.broken() == set()
+
+
+def test_a_zombie_whose_ending_was_accepted(story: Story) -> None:
+    story.renew(2, 3.0).order("a").run("a", 2, 3.1, 3.5)
+    story.run("a", 1, 3.2, 3.3, action="release", heard=1.5)
+    assert story.broken() == {"overlap"}
+
+
 # ── sequences ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -213,6 +232,14 @@ def test_an_urgent_job_does_not_overtake_what_has_been_taken(story: Story) -> No
     story.order("b", sequence="s").order("a", 0.9, sequence="s", priority=9)
     story.run("b", 1, 1.0, 1.1, sequence="s", place=2, claimed=0.5)
     story.run("a", 2, 1.2, 1.3, sequence="s", place=1)
+    assert story.broken() == set()
+
+
+def test_a_zombie_that_ends_late_overtakes_nobody(story: Story) -> None:
+    story.order("a", sequence="s").order("b", 0.2, sequence="s").renew(2, 3.0)
+    story.run("a", 1, 1.0, 4.0, sequence="s", place=1, answer="lost")
+    story.run("a", 2, 3.1, 3.2, sequence="s", place=1)
+    story.run("b", 2, 3.3, 3.4, sequence="s", place=2)
     assert story.broken() == set()
 
 
@@ -277,7 +304,7 @@ def test_a_killer_that_dies_at_the_third_time(story: Story) -> None:
 
 
 def test_a_killer_that_goes_on(story: Story) -> None:
-    lethal(story, "k", (1, 2, 3, 4)).run("k", 4, 14.0, 14.1, plan="kill")
+    lethal(story, "k", (1, 2, 3)).renew(4, 13.9).run("k", 4, 14.0, 14.1, plan="kill")
     assert story.broken() == {"deaths"}
 
 

@@ -20,6 +20,8 @@ from tests.chaos.observer import Order, Record, Reply, Run
 
 TOLERANCE = 0.02
 """Seconds: the server counts in whole milliseconds, and its clock may be adjusted."""
+MARGIN = 0.1
+"""Seconds in which a worker may not yet have noticed what its clock says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ class Verdict:
             self.counted,
             self.done_twice,
             self.overlaps,
+            self.late,
             self.accepted_before_next,
             self.order,
             self.places,
@@ -102,7 +105,10 @@ class Verdict:
         return any(reply.answer == "lost" for reply in self.replies(run))
 
     def was_accepted(self, run: Run) -> bool:
-        return any(reply.answer == "ok" for reply in self.replies(run))
+        """A stopping worker gives back what runs on in its threads: that is no ending of theirs."""
+        stopped = run.in_thread and run.pid in self.record.stops
+        actions = {reply.action for reply in self.replies(run) if reply.answer == "ok"}
+        return bool(actions - {"release"} if stopped else actions)
 
     @cached_property
     def runs_of(self) -> dict[str, list[Run]]:
@@ -169,10 +175,12 @@ class Verdict:
             for first, second in combinations(runs, 2):
                 if second.start >= self._over(first):
                     continue
-                if not self.is_zombie(first, second.start):
+                if self.is_zombie(second, second.start):
+                    first, second = second, first
+                elif not self.is_zombie(first, second.start):
                     yield self._overlap(first, second, "while the first one's lease was held")
-                elif self.was_accepted(first):
-                    yield self._overlap(first, second, "and the first one's ending was accepted")
+                if self.was_accepted(first):
+                    yield self._overlap(first, second, "and the zombie's ending was accepted")
 
     def _over(self, run: Run) -> float:
         """The handler's end; where its process died first, the end of its lease."""
@@ -181,6 +189,14 @@ class Verdict:
     def _overlap(self, first: Run, second: Run, why: str) -> Finding:
         text = f"{second.job} started at {second.start:.3f} during {first.job} (pid {first.pid})"
         return Finding("overlap", f"{text} {why}", (first.job, second.job))
+
+    def late(self) -> Iterator[Finding]:
+        """What a claim brings is not started if the lease had ended when its answer was read."""
+        for run in self.record.runs:
+            claim = self.record.claims.get((run.pid, run.delivery))
+            if claim and claim.heard > self.held_until(run) + MARGIN:
+                text = f"{run.job} started {run.start - self.held_until(run):.2f} s after its lease"
+                yield Finding("late", text, (run.job,))
 
     def accepted_before_next(self) -> Iterator[Finding]:
         """In a sequence a worker starts a job only after the ending before it was accepted."""
@@ -228,7 +244,11 @@ class Verdict:
     def _ends_for_good(self, id: str, runs: list[Run]) -> float:
         """A lower bound; for a job that held its sequence the operator's discarding counts."""
         discards = [at for at, verb in self.record.operated.get(id, ()) if verb == "discard"]
-        return max([run.start if run.end is None else run.end for run in runs] + discards)
+        ends = [run.start if self._ends_as_zombie(run) else run.end or 0.0 for run in runs]
+        return max(ends + discards)
+
+    def _ends_as_zombie(self, run: Run) -> bool:
+        return run.end is None or self.is_zombie(run, run.end)
 
     def places(self) -> Iterator[Finding]:
         """A job returns to its place, and places follow the order of enqueueing."""

@@ -65,6 +65,15 @@ async def test_ceilings_hold_over_processes(
 
         for n, lane in enumerate(lanes):
             await change(lane, 1 + n % 5)
+        order = Order(
+            url=valkey.url, queue=queue.name, log=str(log), slots=16, lease=LEASE, beat=BEAT
+        )
+        children = [start(order) for _ in range(4)]
+        await eventually_async(
+            lambda: len(dump(valkey, queue).get("consumers")) == 4,
+            "the children do not start",
+            timeout=20,
+        )
         await queue.enqueue_many(
             spec(
                 lanes[n % 8],
@@ -73,11 +82,6 @@ async def test_ceilings_hold_over_processes(
             )
             for n in range(JOBS)
         )
-        order = Order(
-            url=valkey.url, queue=queue.name, log=str(log), slots=16, lease=LEASE, beat=BEAT
-        )
-        children = [start(order) for _ in range(4)]
-        await eventually_async(lambda: len(child.read_log(log)) > 100, "nothing runs", timeout=20)
         for round in range(12):
             await change(rand.choice(lanes[1:]), rand.choice([0, 1, 2, 5, None]))
             if round == 4:

@@ -272,8 +272,9 @@ async def test_work_for_many_wakes_many_in_every_process(server: Server, queue_n
 # ── coming and going ────────────────────────────────────────────────────────────────────────────
 
 
-async def test_consumers_come_while_the_last_one_goes(server: Server, queue: rota.Queue) -> None:
+async def test_consumers_come_while_the_last_one_goes(server: Server, queue_name: str) -> None:
     """The blocker that ends and the one that begins do not get in each other's way."""
+    queue = rota.Queue(queue_name, url=server.url, beat=LONG_BEAT)
     for round in range(15):
         first = queue.consumer(lease=LEASE)
         await first.__aenter__()
@@ -285,14 +286,15 @@ async def test_consumers_come_while_the_last_one_goes(server: Server, queue: rot
         second = queue.consumer(lease=LEASE)
         began = time.monotonic()
         await asyncio.gather(first.__aexit__(None, None, None), second.__aenter__())
-        assert time.monotonic() - began < 0.5, "leaving hangs"
+        assert time.monotonic() - began < 2, "leaving hangs"
         waiting = asyncio.create_task(second.claim(1, wait=10))
         await asyncio.sleep(0.01)
         await queue.enqueue(spec())
-        (job,) = await asyncio.wait_for(waiting, 0.5)
+        (job,) = await asyncio.wait_for(waiting, 2)
         await second.complete(job)
         await second.__aexit__(None, None, None)
     assert_drained(server, queue, done=15)
+    await queue.close()
 
 
 def test_threads_come_while_the_last_one_goes(server: Server, queue_name: str) -> None:
@@ -308,13 +310,13 @@ def test_threads_come_while_the_last_one_goes(server: Server, queue_name: str) -
             time.sleep(0.005)
         second.__enter__()
         leaving.join(10)
-        assert time.monotonic() - began < 1, "leaving hangs"
+        assert time.monotonic() - began < 2, "leaving hangs"
         got: list[rota.Job] = []
         waiting = threading.Thread(target=lambda: got.extend(second.claim(1, wait=10)))
         waiting.start()
         time.sleep(0.01)
         queue.sync.enqueue(spec())
-        waiting.join(1)
+        waiting.join(2)
         assert len(got) == 1, "the wake went to the one that left"
         second.complete(got)
         second.__exit__(None, None, None)

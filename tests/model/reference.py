@@ -7,6 +7,7 @@ claim of many entries is that many claims of one. Times are Unix milliseconds.
 Where the design leaves room this follows the shipped scripts:
 - a delayed retry replaces the block of another's delayed retry in the sequence, not a dead job's
   hold; a second hold replaces the first;
+- each job that falls due uses up a number of the counter, also one that has its place already;
 - a first beat ever follows no gap;
 - a heartbeat renews a lease that has run out as long as no beat has marked it.
 """
@@ -230,8 +231,8 @@ class Reference:
     def _promote(self) -> None:
         due = [j for j in self.jobs.values() if j.state == "delayed" and j.due <= self.now]
         for job in sorted(due, key=lambda job: (job.due, job.number)):
+            self.sequence_number += 1
             if job.place is None:
-                self.sequence_number += 1
                 job.place = self.sequence_number - job.priority * PRIORITY_STEP
             job.state = "waiting"
             self._touched.add(job.lane)

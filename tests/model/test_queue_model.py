@@ -534,7 +534,7 @@ def _bare(job: Claimed) -> Claimed:
     return replace(job, record=None)
 
 
-EXAMPLES = {"valkey": 100, "redis7": 25, "cluster": 15}
+EXAMPLES = {"valkey": 250, "redis7": 60, "cluster": 30}
 LONG = int(os.environ.get("ROTA_MODEL_EXAMPLES", "0"))
 
 

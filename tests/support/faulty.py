@@ -29,7 +29,8 @@ ANSWERS = {
 """What servers say, by the code it begins with."""
 
 CUT, CUT_AFTER, SILENT = "cut", "cut after", "silent"
-"""The other faults: cut before the request is sent on, cut instead of the reply, no reply."""
+"""The other faults: cut before the request is sent on, cut instead of the reply, nothing at all
+until healed; then the request goes on its way, whether or not its client still waits."""
 
 
 @cache
@@ -69,7 +70,7 @@ class Faulty(Proxy):
         self._faults.append(Fault(name, answer, times))
 
     def heal(self) -> float:
-        """Takes all faults away, ends silences by a cut; returns when (monotonic)."""
+        """Takes all faults away; returns when (monotonic)."""
         self._faults.clear()
         return time.monotonic()
 
@@ -112,7 +113,7 @@ class Faulty(Proxy):
                 fault = self._fault(name)
                 if fault == SILENT:
                     await self._until_healed()
-                    break
+                    fault = None
                 if fault == CUT:
                     break
                 if fault is None or fault == CUT_AFTER:

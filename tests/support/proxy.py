@@ -187,6 +187,8 @@ class Proxy:
 
     async def _settle(self) -> None:
         """Let what was cut end, so that nothing is left open when the loop stops."""
+        for _ in range(3):  # what was just accepted begins, else its task could not close it
+            await asyncio.sleep(0)
         tasks = asyncio.all_tasks() - {cast("asyncio.Task[None]", asyncio.current_task())}
         for task in tasks:
             task.cancel()
@@ -199,9 +201,11 @@ class Proxy:
         self._links.discard(link)
         for pump in link.pumps:
             pump.cancel()
-        await asyncio.gather(*link.pumps, return_exceptions=True)
-        for side in (link.client, link.server):
-            side.transport.abort()
+        try:
+            await asyncio.gather(*link.pumps, return_exceptions=True)
+        finally:
+            for side in (link.client, link.server):
+                side.transport.abort()
 
 
 def in_front_of(server: Server) -> Proxy:
