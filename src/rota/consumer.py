@@ -93,6 +93,11 @@ class _Shared:
             self._lost = True
             raise
 
+    def _start(self, job: Job) -> Operation[bool]:
+        may_start = yield from self._deliveries.start(job)
+        self._check_lease([job])  # the answer may have come after its end
+        return may_start
+
     def _exchange(self, done: list[Job], n: int, *, park: bool) -> Operation[Taken]:
         try:
             taken = yield from self._deliveries.exchange(
@@ -260,7 +265,7 @@ class Consumer(_Shared):
 
     async def start(self, job: Job) -> bool:
         """For a job whose worker died before (`job.suspect`): False means do not run it."""
-        return await self._link.run(self._deliveries.start(job))
+        return await self._link.run(self._start(job))
 
 
 class SyncConsumer(_Shared):
@@ -362,4 +367,4 @@ class SyncConsumer(_Shared):
         return self._link.run_sync(self._settle(pairs))
 
     def start(self, job: Job) -> bool:
-        return self._link.run_sync(self._deliveries.start(job))
+        return self._link.run_sync(self._start(job))

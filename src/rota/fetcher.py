@@ -21,6 +21,7 @@ from rota.model import Answer, Job, Settlement
 from rota.queue import Queue
 from rota.signals import Release, Retry
 from rota.slots import Slots
+from rota.timing import Sparingly
 
 logger = logging.getLogger("rota.worker")
 
@@ -30,7 +31,6 @@ CANCEL_S = 0.3
 """How long a stop waits for handlers it has cancelled."""
 LEAVE_S = 1.5
 """How long a stop tries to tell the server that it leaves; then its lease has to run out."""
-LOG_EVERY_S = 60.0
 SUSPECT_PAUSE_S = 1.0
 """How long a job with a death behind it waits for another such job that runs here; then it is
 given back, and stays away as long. Not started, it is not blamed if the process dies."""
@@ -104,7 +104,7 @@ class Fetcher:
         self._waits_for_handlers = True
         self._burst = False
         self._lease_lost = False
-        self._last_log = -LOG_EVERY_S
+        self._logs = Sparingly()
         slots.add(self)
 
     # ── life ────────────────────────────────────────────────────────────────────────────────
@@ -365,7 +365,8 @@ class Fetcher:
         except TimeoutError:
             return Release(SUSPECT_PAUSE_S)
         try:
-            return await self._execute(job) if await self._may_start(job) else Release()
+            may_start = await self._may_start(job) and not self._lease_is_over()
+            return await self._execute(job) if may_start else Release()
         finally:
             self._executor.suspect.release()
 
@@ -449,7 +450,5 @@ class Fetcher:
         self.queue.decode(job)
 
     def _log(self, error: Exception) -> None:
-        now = time.monotonic()
-        if now - self._last_log >= LOG_EVERY_S:
-            self._last_log = now
+        if self._logs.allows("queue", error):
             logger.warning("queue %s: %s; trying again", self.queue.name, error)

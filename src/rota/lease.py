@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 from rota.connection import Client
 from rota.link import Link
+from rota.timing import Sparingly
 
 logger = logging.getLogger("rota.lease")
 
 RENEWALS_PER_LEASE = 3
 RETRY_PAUSE_S = 0.5
-LOG_EVERY_S = 60.0
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class LeaseKeeper:
         self._change = threading.Condition()
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
-        self._last_log: dict[str, float] = {}
+        self._logs = Sparingly()
 
     def add(
         self, consumer: str, seconds: float, on_lost: Callable[[], None], *, since: float
@@ -167,8 +167,5 @@ class LeaseKeeper:
             self._log("beat failed, trying again: %s", error)
 
     def _log(self, message: str, error: Exception) -> None:
-        """Once per kind and minute: an outage must not flood the log."""
-        now = time.monotonic()
-        if now - self._last_log.get(message, -LOG_EVERY_S) >= LOG_EVERY_S:
-            self._last_log[message] = now
+        if self._logs.allows(message, error):
             logger.warning(message, error)

@@ -17,6 +17,7 @@ from rota.connection import AsyncClient, Client
 from rota.doorbell import Actions, Doorbell, PassOn, Poke
 from rota.errors import RotaError
 from rota.link import Link
+from rota.timing import Sparingly
 
 logger = logging.getLogger("rota.metronome")
 
@@ -28,7 +29,6 @@ HANG_UP_S = 0.05
 """How often a wait that is to end is hung up: it may not have begun yet."""
 LEAVE_S = 1.0
 """How long the last one to leave tries to pass a token on; then others' beats have to do."""
-LOG_EVERY_S = 60.0
 
 
 class Waiter(Protocol):
@@ -56,7 +56,7 @@ class Metronome:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
         self._users = 0
-        self._last_log = -LOG_EVERY_S
+        self._logs = Sparingly()
 
     def enter(self) -> None:
         """One more consumer uses it."""
@@ -196,9 +196,7 @@ class Metronome:
             self._parked.discard(client)
 
     def _log(self, error: Exception) -> None:
-        now = time.monotonic()
-        if now - self._last_log >= LOG_EVERY_S:
-            self._last_log = now
+        if self._logs.allows("doorbell", error):
             root = self._link.keys.root
             logger.warning("the doorbell of %s failed, trying again: %s", root, error)
 
@@ -219,7 +217,7 @@ class ThreadMetronome:
         self._parked = False
         self._pass_wanted = False
         self._users = 0
-        self._last_log = -LOG_EVERY_S
+        self._logs = Sparingly()
 
     def enter(self) -> None:
         with self._change:
@@ -339,8 +337,6 @@ class ThreadMetronome:
                 self._parked = False
 
     def _log(self, error: Exception) -> None:
-        now = time.monotonic()
-        if now - self._last_log >= LOG_EVERY_S:
-            self._last_log = now
+        if self._logs.allows("doorbell", error):
             root = self._link.keys.root
             logger.warning("the doorbell of %s failed, trying again: %s", root, error)

@@ -11,6 +11,7 @@ import inspect
 import logging
 import math
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,7 @@ from rota.names import shown
 
 logger = logging.getLogger("rota.timing")
 
+LOG_EVERY_S = 60.0
 MAX_DELAY_S = 10 * 366 * 86400
 MAX_FACTOR = 1000
 
@@ -171,3 +173,21 @@ def _not_an_instant(name: str, value: object, given: str) -> ConfigError:
         f"{name}: expected an aware datetime or Unix seconds in the years 1970 to 2200, "
         f"given {given}: {shown(value)}"
     )
+
+
+class Sparingly:
+    """Lets each kind of trouble be logged once in `every` seconds: an outage must not flood the
+    log, nor hide another kind of trouble."""
+
+    def __init__(self, every: float = LOG_EVERY_S) -> None:
+        self._every = every
+        self._last: dict[tuple[str, ...], float] = {}
+
+    def allows(self, what: str, error: BaseException) -> bool:
+        cause = error.__cause__ or error
+        kind = (what, type(cause).__name__, str(cause).partition(" ")[0])
+        now = time.monotonic()
+        if now - self._last.get(kind, -self._every) < self._every:
+            return False
+        self._last[kind] = now
+        return True

@@ -114,6 +114,13 @@ class Worker:
             state=state,
         )
         await fetcher.open(burst=burst)
+        for policy in queue.link.async_client.policies - {"noeviction"}:
+            logger.warning(
+                "queue %s: its server evicts keys when its memory is full, and jobs with them: "
+                "set maxmemory-policy noeviction (it has %s)",
+                queue.name,
+                policy,
+            )
         stack.push_async_callback(self._close_fetcher, fetcher)
         return fetcher
 

@@ -28,6 +28,7 @@ STEPS = (
     "reconciling",  # what the server says it holds is here, nothing was given back
     "leaving",  # told to stop, the lease about to be ended
 )
+RARE = ("marking", "reconciling", "leaving")
 
 
 def die() -> None:

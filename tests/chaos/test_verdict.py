@@ -191,6 +191,13 @@ def test_a_claim_whose_answer_came_too_late_is_not_run(story: Story) -> None:
     assert story.broken() == {"late"}
 
 
+def test_a_start_mark_whose_answer_came_too_late(story: Story) -> None:
+    story.renew(2, 3.0).order("a").run("a", 2, 3.1, 3.15, answer="lost")
+    story.mark("a", 1, 3.2).run("a", 1, 3.3, 3.4, answer="lost", heard=1.5, suspect=True)
+    story.run("a", 2, 3.5, 3.6)
+    assert story.broken() == {"late"}
+
+
 def test_a_worker_that_stood_still_just_before_a_start(story: Story) -> None:
     story.renew(2, 3.0).order("a").run("a", 2, 3.1, 3.5)
     story.run("a", 1, 3.2, 3.3, answer="lost", heard=1.5)

@@ -191,10 +191,12 @@ class Verdict:
         return Finding("overlap", f"{text} {why}", (first.job, second.job))
 
     def late(self) -> Iterator[Finding]:
-        """What a claim brings is not started if the lease had ended when its answer was read."""
+        """No start if the lease had ended when the answer that allows it was read."""
         for run in self.record.runs:
             claim = self.record.claims.get((run.pid, run.delivery))
-            if claim and claim.heard > self.held_until(run) + MARGIN:
+            marked = self.record.marks.get((run.pid, run.job, run.delivery))
+            allowed = marked or (claim.heard if claim else -inf)
+            if allowed > self.held_until(run) + MARGIN:
                 text = f"{run.job} started {run.start - self.held_until(run):.2f} s after its lease"
                 yield Finding("late", text, (run.job,))
 

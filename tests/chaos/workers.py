@@ -14,7 +14,7 @@ from random import Random
 
 from tests.chaos.child import UNREACHABLE, Orders
 from tests.chaos.observer import Notebook
-from tests.chaos.steps import STEPS
+from tests.chaos.steps import RARE, STEPS
 from tests.support.proxy import Proxy
 
 ROOT = Path(__file__).parents[2]
@@ -124,6 +124,7 @@ class Crew:
 
     def _orders(self, place: Place) -> Orders:
         armed = not self.calm and self.random.random() < 0.5
+        step = self.random.choice(STEPS)
         return Orders(
             url=place.url,
             queue=self.queue,
@@ -131,8 +132,8 @@ class Crew:
             mercy=str(self.mercy),
             lease=LEASE,
             beat=BEAT,
-            step=self.random.choice(STEPS) if armed else "",
-            after=self.random.choice((1, 2, 5, 20, 60)),
+            step=step if armed else "",
+            after=1 if step in RARE else self.random.choice((1, 2, 5, 20, 60)),
         )
 
     def complaints(self) -> str:

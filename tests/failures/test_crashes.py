@@ -128,9 +128,7 @@ async def test_a_job_that_kills_its_worker_is_buried_after_three_starts(
             rota.JobSpec(task="work", id=f"n{n}", payload=b"{}", lane=f"l{n % 2}")
             for n in range(40)
         ]
-        behind = [
-            rota.JobSpec(task="work", id=f"b{n}", payload=b"{}", **fields) for n in range(8)
-        ]
+        behind = [rota.JobSpec(task="work", id=f"b{n}", payload=b"{}", **fields) for n in range(8)]
         await queue.enqueue_many(
             [
                 rota.JobSpec(

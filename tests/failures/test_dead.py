@@ -1,4 +1,4 @@
-"""Dead jobs: kept with what is needed to judge them, found in pages, put back, deleted, outlived."""
+"""Dead jobs: kept with what it takes to judge them, found in pages, put back, deleted, outlived."""
 
 from __future__ import annotations
 
@@ -134,9 +134,7 @@ async def test_thousands_that_died_in_the_same_millisecond_are_listed_once(
 
 
 async def test_filters_by_lane_and_task(server: Server, queue: rota.Queue) -> None:
-    specs = [
-        rota.JobSpec(task=f"t{n % 3}", lane=f"l{n % 2}", id=f"j{n:03}") for n in range(600)
-    ]
+    specs = [rota.JobSpec(task=f"t{n % 3}", lane=f"l{n % 2}", id=f"j{n:03}") for n in range(600)]
     await bury(queue, specs)
     for lane in (None, "l0", "l1", "none"):
         for task in (None, "t0", "none"):
@@ -245,9 +243,7 @@ async def test_an_unreadable_dead_job_is_listed_and_discarded_not_replayed(
     assert_sound(server, queue)
 
 
-async def test_replaying_wakes_at_once_and_counts_anew(
-    server: Server, queue_name: str
-) -> None:
+async def test_replaying_wakes_at_once_and_counts_anew(server: Server, queue_name: str) -> None:
     """A replayed job has all its attempts again."""
     async with open_queue(server, queue_name, beat=10) as queue:
         ran: list[tuple[float, int]] = []

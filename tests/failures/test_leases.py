@@ -32,7 +32,7 @@ LUA = Path(rota.__file__).parent / "lua"
 async def test_thousands_of_jobs_of_a_dead_consumer_return_in_bounded_pages(
     private_server: PrivateServer, queue_name: str, shape: str
 ) -> None:
-    """2,000 jobs; no script near 10 ms (the median: the machine may take the server's turn away)."""
+    """2,000 jobs; no script near 10 ms (the median: the machine may be busy)."""
     server = private_server()
     async with open_queue(server, queue_name) as queue:
         names = [f"j{n:04}" for n in range(2000)]

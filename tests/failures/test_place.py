@@ -31,9 +31,7 @@ def scores(server: Server, queue: rota.Queue) -> dict[str, float]:
     """Where waiting jobs stand."""
     found = dump(server, queue)
     places = [*found.each("g:", ":pending"), *found.each("s:")]
-    return {
-        id: score for _, entries in places for id, score in entries.items() if id in NAMES
-    }
+    return {id: score for _, entries in places for id, score in entries.items() if id in NAMES}
 
 
 async def all_of(hand: Hand, prefetch: int = 8) -> list[str]:

@@ -47,9 +47,7 @@ async def test_an_ordered_lane_has_one_scope(server: Server, timed: Timed, scope
     assert_sound(server, queue)
 
 
-async def test_a_sequence_is_blocked_alone_a_lane_as_a_whole(
-    server: Server, timed: Timed
-) -> None:
+async def test_a_sequence_is_blocked_alone_a_lane_as_a_whole(server: Server, timed: Timed) -> None:
     queue, clock = timed.queue, timed.clock
     await queue.enqueue_many(
         jobs(["k1", "k2"], ordering_key="k") + jobs(["m1", "m2"], ordering_key="m") + jobs("u")

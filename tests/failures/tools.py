@@ -70,9 +70,7 @@ class Hand:
         self._store = queue.link.store
 
     async def join(self) -> Hand:
-        await self.queue.link.run(
-            self._store.join(self.id, lease_ms=self._lease_ms, name="host:1")
-        )
+        await self.queue.link.run(self._store.join(self.id, lease_ms=self._lease_ms, name="host:1"))
         return self
 
     async def exchange(

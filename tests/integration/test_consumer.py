@@ -31,6 +31,8 @@ from tests.support.waiting import eventually_async
 
 NOW_S = 0.5
 """Far below a beat: what happens within this time was not left to the beat."""
+LATE_S = 0.4
+"""How late a timer may be on a busy machine, still far from a beat."""
 
 
 @pytest.fixture
@@ -121,7 +123,7 @@ async def test_a_retry_with_a_delay_comes_back_on_time(server: Server, queue: ro
         began = time.monotonic()
         assert held_on_server(server, queue) == {consumer.id: set()}
         (job,) = await consumer.claim(1, wait=3)
-        assert 0.28 < time.monotonic() - began < 0.3 + 0.2
+        assert 0.28 < time.monotonic() - began < 0.3 + LATE_S
         assert job.attempt == 2
 
 
@@ -259,7 +261,7 @@ async def test_a_failing_head_holds_its_place_through_a_delay(
         began = time.monotonic()
         assert await other.claim(1) == []
         (again,) = await other.claim(1, wait=3)
-        assert 0.28 < time.monotonic() - began < 0.3 + 0.2
+        assert 0.28 < time.monotonic() - began < 0.3 + LATE_S
         assert (again.id, again.attempt) == (jobs[0].id, 2)
         (following,) = await other.exchange(done=again, n=1)
         assert following.id == jobs[1].id
@@ -368,9 +370,10 @@ async def test_a_claim_without_work_waits_no_longer_than_asked(queue: rota.Queue
     async with consumer_of(queue) as consumer:
         began = time.monotonic()
         assert await consumer.claim(1) == []
-        assert time.monotonic() - began < 0.2
+        assert time.monotonic() - began < NOW_S
+        began = time.monotonic()
         assert await consumer.claim(1, wait=0.3) == []
-        assert 0.29 < time.monotonic() - began < 0.6
+        assert 0.29 < time.monotonic() - began < 0.3 + LATE_S
 
 
 async def test_a_delayed_job_starts_on_time_without_polling(
@@ -379,12 +382,12 @@ async def test_a_delayed_job_starts_on_time_without_polling(
     """The time is told to a sleeper by the bell; then a timer waits, not a loop."""
     jobs, took = await waits_for(server, queue, lambda: queue.enqueue(spec(delay=700)))
     assert len(jobs) == 1
-    assert 0.69 < took < 0.7 + 0.1
+    assert 0.69 < took < 0.7 + LATE_S
     await queue.enqueue(spec(delay=700))
     began = time.monotonic()
     async with consumer_of(queue) as consumer:
         assert len(await consumer.claim(1, wait=5)) == 1
-        assert 0.65 < time.monotonic() - began < 0.7 + 0.1
+        assert 0.65 < time.monotonic() - began < 0.7 + LATE_S
 
 
 async def test_an_earlier_due_time_is_told_to_sleepers(server: Server, queue: rota.Queue) -> None:
@@ -392,7 +395,7 @@ async def test_an_earlier_due_time_is_told_to_sleepers(server: Server, queue: ro
     early = spec(delay=300)
     jobs, took = await waits_for(server, queue, lambda: queue.enqueue(early))
     assert ids(jobs) == [early.id]
-    assert 0.29 < took < 0.3 + 0.1
+    assert 0.29 < took < 0.3 + LATE_S
 
 
 @pytest.mark.parametrize("gate", ["pause", "ceiling", "block", "queue", "default"])
@@ -425,7 +428,7 @@ async def test_a_gate_with_an_end_opens_by_itself(
     async with consumer_of(queue) as consumer:
         began = time.monotonic()
         assert len(await consumer.claim(1, wait=5)) == 1
-        assert 0.3 < time.monotonic() - began < 0.4 + 0.15
+        assert 0.3 < time.monotonic() - began < 0.4 + LATE_S
 
 
 async def test_nothing_is_handed_out_after_a_pause_has_returned(

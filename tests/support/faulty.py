@@ -62,6 +62,7 @@ class Faulty(Proxy):
         """When commands were answered by the server, by name (monotonic)."""
         self.failed: dict[str, int] = {}
         """How often a fault has happened, by name."""
+        self._unanswered: set[_Link] = set()
         super().__init__(server.nodes[0].address)
 
     def plant(self, name: str, answer: str, times: float = float("inf")) -> None:
@@ -95,8 +96,9 @@ class Faulty(Proxy):
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                 while True:
                     commands.put_nowait(await _read_command(link.requests))
-            with contextlib.suppress(OSError, RuntimeError):
-                link.server.write_eof()
+            if link in self._unanswered:
+                with contextlib.suppress(OSError):
+                    link.server.write_eof()  # ends a wait there
             commands.put_nowait(None)
             await answering
         finally:
@@ -118,7 +120,9 @@ class Faulty(Proxy):
                     break
                 if fault is None or fault == CUT_AFTER:
                     link.server.write(_encode(command))
+                    self._unanswered.add(link)
                     reply = await _read_reply(link.replies)
+                    self._unanswered.discard(link)
                     if fault == CUT_AFTER:
                         break
                     self.passed.setdefault(name, []).append(time.monotonic())
@@ -127,11 +131,12 @@ class Faulty(Proxy):
                 await self._replies_flow.wait()
                 link.client.write(reply)
                 await link.client.drain()
+        self._unanswered.discard(link)
         for side in (link.client, link.server):
             side.transport.abort()
 
     async def _until_healed(self) -> None:
-        while self._faults:
+        while self._faults:  # noqa: ASYNC110  (healed from another thread)
             await asyncio.sleep(0.01)
 
 

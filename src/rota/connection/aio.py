@@ -14,7 +14,7 @@ from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as ClientTimeout
 
 from rota.connection.blocking import REPLY_TIMEOUT_S, EmbeddedUse, connection_options
-from rota.connection.faults import Lost, NotSent
+from rota.connection.faults import Lost, NotSent, refusal
 from rota.connection.protocol import RESEND_WINDOW_S, deliver, park
 from rota.connection.route import Route
 from rota.connection.steps import Command, Drop, Embedded, Pause, Send, Step, Steps
@@ -95,7 +95,8 @@ class _Pool:
             await connection.connect()
         except ResponseError as error:
             await connection.disconnect(nowait=True)
-            raise Unavailable(f"{self._target.display} refused the connection: {error}") from error
+            kind = NotSent if refusal(error) == "passing" else Unavailable
+            raise kind(f"{self._target.display} refused the connection: {error}") from error
         except (RedisError, OSError) as error:
             await connection.disconnect(nowait=True)
             raise NotSent(f"{address}: {error}") from error
@@ -153,6 +154,11 @@ class AsyncClient:
         self._route = Route(self.target)
         self._server = EmbeddedUse(self.target)
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool] = WeakKeyDictionary()
+
+    @property
+    def policies(self) -> set[str]:
+        """The maxmemory-policies of the servers it has called."""
+        return {facts.policy for facts in self._route.facts.values()}
 
     async def call(self, calls: Sequence[Call[Any]]) -> list[Reply]:
         """The raw replies of calls of one queue, sent together."""

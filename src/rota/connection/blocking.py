@@ -19,7 +19,7 @@ from redis.exceptions import TimeoutError as ClientTimeout
 from redis.retry import Retry
 
 from rota import embedded
-from rota.connection.faults import Lost, NotSent
+from rota.connection.faults import Lost, NotSent, refusal
 from rota.connection.protocol import RESEND_WINDOW_S, deliver, park
 from rota.connection.route import Route
 from rota.connection.steps import Command, Drop, Embedded, Pause, Send, Step, Steps
@@ -129,7 +129,8 @@ class _Pool:
             connection.connect()
         except ResponseError as error:
             connection.disconnect()
-            raise Unavailable(f"{self._target.display} refused the connection: {error}") from error
+            kind = NotSent if refusal(error) == "passing" else Unavailable
+            raise kind(f"{self._target.display} refused the connection: {error}") from error
         except (RedisError, OSError) as error:
             connection.disconnect()
             raise NotSent(f"{address}: {error}") from error

@@ -21,6 +21,8 @@ class Facts:
     kind: str = ""
     version: tuple[int, ...] = ()
     appends: bool = True
+    policy: str = "noeviction"
+    """Its maxmemory-policy: what it does when its memory is full."""
 
     def __str__(self) -> str:
         return f"{self.kind} {'.'.join(map(str, self.version))}"
@@ -104,17 +106,20 @@ def _read_slots(reply: Reply, asked: Address) -> dict[int, Address]:
 
 def learn(route: Route, address: Address) -> Steps:
     """Once per address. A server that hides INFO is judged by whether it takes the scripts."""
-    server, persistence = yield Send(address, [("INFO", "server"), ("INFO", "persistence")])
+    server, *more = yield Send(
+        address, [("INFO", "server"), ("INFO", "persistence"), ("INFO", "memory")]
+    )
     if isinstance(server, ResponseError):
         if refusal(server) == "final":
             route.facts[address] = Facts()
         return
-    info = _fields(server) | (
-        {} if isinstance(persistence, ResponseError) else _fields(persistence)
-    )
+    info = _fields(server)
+    for reply in more:
+        info |= {} if isinstance(reply, ResponseError) else _fields(reply)
     kind = "valkey" if "valkey_version" in info else "redis"
     version = tuple(int(p) for p in info.get(f"{kind}_version", "").split(".") if p.isdigit())
-    facts = Facts(kind, version, info.get("aof_enabled") != "0")
+    policy = info.get("maxmemory_policy", "noeviction")
+    facts = Facts(kind, version, info.get("aof_enabled") != "0", policy)
     if facts.too_old:
         raise ServerTooOld(f"{address} is {facts}: rota {TOO_OLD}")
     route.facts[address] = facts

@@ -7,7 +7,14 @@ from typing import Literal, TypeVar
 
 from rota import scripts
 from rota.config import Durable
-from rota.errors import BatchInterrupted, ConfigError, LaneFull, NotDurable, RotaError
+from rota.errors import (
+    BatchInterrupted,
+    ConfigError,
+    LaneFull,
+    NotDurable,
+    RotaError,
+    ServerTooOld,
+)
 from rota.keys import Keys
 from rota.model import Enqueued, JobSpec, Outcome, new_nonce
 from rota.names import shown
@@ -21,6 +28,7 @@ MAX_BYTES_PER_CALL = 2 * 1024 * 1024
 LARGE_BYTES = 2048
 FULL_PAUSE_S = 0.25
 
+_NOTHING_WRITTEN = (ConfigError, ServerTooOld)
 _OUTCOMES: dict[str, Outcome] = {"c": "created", "d": "duplicate", "f": "lane_full"}
 
 
@@ -128,7 +136,7 @@ class Enqueueing:
         outcomes = [
             Enqueued(spec.id, _OUTCOMES[letter]) for spec, letter in zip(specs, text, strict=True)
         ]
-        if durable is not None:
+        if durable is not None and any(done.outcome != "lane_full" for done in outcomes):
             _check_confirmed(durable, confirmed, outcomes)
         return outcomes
 
@@ -161,8 +169,11 @@ class Enqueueing:
                 )
             except LaneFull:
                 raise
+            except NotDurable as error:
+                raise NotDurable(str(error), outcomes + error.outcomes) from error
             except Exception as error:
-                if len(chunk) == 1 and not outcomes and isinstance(error, RotaError):
+                certain = isinstance(error, _NOTHING_WRITTEN) or len(chunk) == 1
+                if not outcomes and certain and isinstance(error, RotaError):
                     raise
                 raise BatchInterrupted(outcomes, chunk, _cause(error)) from error
         return outcomes
@@ -180,7 +191,7 @@ class Enqueueing:
             return (
                 yield from self._enqueue_chunk(chunk, on_full=on_full, wait=wait, durable=durable)
             )
-        except LaneFull:
+        except (LaneFull, NotDurable, *_NOTHING_WRITTEN):
             raise
         except Exception as error:
             raise BatchInterrupted([], chunk, _cause(error)) from error
@@ -197,9 +208,15 @@ class Enqueueing:
         while full and pauses > 0:
             yield Wait(FULL_PAUSE_S)
             pauses -= 1
-            again = yield from self.enqueue([chunk[i] for i in full], durable=durable)
+            trouble: NotDurable | None = None
+            try:
+                again = yield from self.enqueue([chunk[i] for i in full], durable=durable)
+            except NotDurable as error:
+                trouble, again = error, error.outcomes
             for i, done in zip(full, again, strict=True):
                 outcomes[i] = done
+            if trouble is not None:
+                raise NotDurable(str(trouble), outcomes) from trouble
             full = [i for i in full if outcomes[i].outcome == "lane_full"]
         return outcomes
 

@@ -1,0 +1,198 @@
+"""A server whose memory is full, or that evicts: C68, and what goes missing from the keys."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import Counter
+
+import pytest
+
+import rota
+from rota.errors import BatchInterrupted, ServerFull
+from tests.conftest import PrivateServer
+from tests.failures.tools import Hand, beat, jobs, stats, until_done, working
+from tests.support.queues import assert_drained, assert_sound, dump, open_queue
+from tests.support.servers import Kind, Server
+from tests.support.waiting import eventually_async
+
+KIB = b'{"pad":"' + b"x" * 1000 + b'"}'
+
+
+def task_of(queue: rota.Queue, ran: Counter[str]) -> None:
+    @queue.task(name="work")
+    async def work(pad: str = "") -> None:
+        ran[rota.current_job().id] += 1
+
+
+def load(n: int) -> list[rota.JobSpec]:
+    return [
+        rota.JobSpec(
+            task="work",
+            lane=f"l{i % 20}",
+            id=f"j{i:05}",
+            payload=KIB,
+            ordering_key="k" if i % 5 == 0 else None,
+        )
+        for i in range(n)
+    ]
+
+
+# ── full ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("kind", ["valkey", "redis7"])
+@pytest.mark.parametrize("policy", ["noeviction", "volatile-lru"])
+async def test_a_full_server_refuses_jobs_whole_and_is_drained(
+    private_server: PrivateServer, queue_name: str, kind: Kind, policy: str
+) -> None:
+    """50 MB scaled to 12. Nothing is half stored; consumers drain; enqueueing works again. With
+    a policy that evicts keys that end only, only receipts could go."""
+    server = private_server(kind, maxmemory="12mb", maxmemory_policy=policy)
+    ran: Counter[str] = Counter()
+    async with open_queue(server, queue_name) as queue:
+        task_of(queue, ran)
+        with pytest.raises(BatchInterrupted, match="out of memory") as caught:
+            await queue.enqueue_many(load(20_000))
+        stored = [done.id for done in caught.value.outcomes]
+        found = assert_sound(server, queue)
+        assert {id for id, _ in found.each("job:")} == set(stored)
+        with pytest.raises(ServerFull):
+            await queue.enqueue(jobs(["one"])[0])
+        with pytest.raises(ServerFull):
+            await queue.enqueue_many(load(9), atomic=True)
+        await queue.lane("l0").pause()
+        await queue.lane("l0").resume()
+        async with queue.consumer() as consumer:
+            (job,) = await consumer.claim(1)
+            assert await consumer.bury(job, "while it is full") == ["ok"]
+        async with working(queue, slots=100):
+            await until_done(server, queue, len(stored) - 1, timeout=30)
+        assert len(ran) == len(stored) - 1
+        assert await queue.dead.replay_all() == 1
+        assert (await queue.enqueue(jobs(["one"])[0])).outcome == "created"
+        assert await queue.purge() == 2
+        assert_drained_again(server, queue, len(stored) - 1)
+
+
+def assert_drained_again(server: Server, queue: rota.Queue, done: int) -> None:
+    found = assert_sound(server, queue)
+    assert found.counts("stats")["completed"] == done
+    assert found.counts("stats").get("waiting", 0) == 0
+    assert not list(found.each("job:"))
+
+
+# ── evicting ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-lfu"])
+async def test_what_was_evicted_is_reported_and_stops_no_lane(
+    private_server: PrivateServer, queue_name: str, policy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Twice the memory's worth of jobs: those whose records are gone end among the dead, all
+    others are done. (With allkeys-random the structures go as well; that takes a repair.)"""
+    caplog.set_level(logging.WARNING, "rota.worker")
+    server = private_server(maxmemory="10mb", maxmemory_policy=policy, maxmemory_samples="20")
+    ran: Counter[str] = Counter()
+    async with open_queue(server, queue_name) as queue:
+        task_of(queue, ran)
+        specs = load(8_000)
+        await queue.enqueue_many(specs)
+        evicted = server.raw().info("stats")["evicted_keys"]
+        assert evicted > 500, "the memory was not full"
+        async with working(queue, slots=100, prefetch=20):
+            await eventually_async(
+                lambda: len(ran) + stats(server, queue).get("buried", 0) >= 8_000,
+                "a lane is stuck",
+                timeout=30,
+            )
+        dead = [job async for job in queue.dead.iterate()]
+        assert len(ran) + len(dead) == 8_000
+        assert len(dead) >= evicted * 0.9
+        assert all("missing" in job.error for job in dead[:50])
+        found = dump(server, queue)
+        assert found.counts("gactive") == {}
+        assert found.get("ring") == {}
+        assert await queue.dead.discard_all() == len(dead)
+    warned = [record.getMessage() for record in caplog.records if "evicts" in record.getMessage()]
+    assert len(warned) == 1
+    assert policy in warned[0]
+
+
+async def test_no_warning_where_nothing_is_evicted(
+    server: Server, queue: rota.Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "rota.worker")
+    async with working(queue) as worker:
+        await worker.started.wait()
+    assert [r for r in caplog.records if "evicts" in r.getMessage()] == []
+
+
+async def test_missing_bodies_are_reported_wherever_their_jobs_are(
+    server: Server, queue: rota.Queue
+) -> None:
+    """A third of the records is deleted: of waiting jobs, of sequences, of delayed ones, of jobs
+    in flight, of dead ones. The others are done, the missing ones are among the dead."""
+    ran: Counter[str] = Counter()
+    task_of(queue, ran)
+    dice = random.Random(7)
+    waiting = [
+        rota.JobSpec(task="work", id=f"w{n}", lane=f"l{n % 7}", payload=b"{}") for n in range(90)
+    ]
+    ordered = [
+        rota.JobSpec(task="work", id=f"o{n}", lane=f"!o{n % 5}", payload=b"{}") for n in range(90)
+    ]
+    delayed = [
+        rota.JobSpec(task="work", id=f"d{n}", lane="later", payload=b"{}", delay=1) for n in range(30)
+    ]
+    held = [rota.JobSpec(task="work", id=f"h{n}", lane="held", payload=b"{}") for n in range(30)]
+    dead = [rota.JobSpec(task="work", id=f"x{n}", lane="dead", payload=b"{}") for n in range(30)]
+    hand = await Hand(queue, lease=60).join()
+    for specs in (dead, held):
+        await queue.enqueue_many(specs)
+        assert len(await hand.claim(30)) == 30
+        if specs is dead:
+            for spec in specs:
+                await hand.settle(spec.id, "bury")
+    await queue.enqueue_many([*waiting, *ordered, *delayed])
+    every = [spec.id for spec in (*waiting, *ordered, *delayed, *held, *dead)]
+    missing = {id for id in every if dice.random() < 0.33}
+    for id in missing:
+        server.raw().delete(queue.link.keys.key("job", id))
+    await queue.evict(hand.id)
+    await beat(queue)
+    gone = {id for id in missing if id[0] != "x"}
+    async with working(queue, slots=20, prefetch=5):
+        await until_done(server, queue, 240 - len(gone))
+        await eventually_async(
+            lambda: {*dump(server, queue).get("dead")} >= gone, "missing ones are not reported"
+        )
+    assert ran.keys() == {id for id in every if id[0] != "x"} - gone
+    found = {job.id: job async for job in queue.dead.iterate()}
+    assert found.keys() == gone | {spec.id for spec in dead}
+    assert all("missing" in found[id].error for id in gone)
+    state = dump(server, queue)
+    assert state.counts("gactive") == {}
+    assert state.get("held") == {}
+    assert state.get("scheduled") == {}
+    assert await queue.dead.discard_all() == len(found)
+    fresh = [rota.JobSpec(task="work", lane=f"l{n}", payload=b"{}") for n in range(7)]
+    await queue.enqueue_many([*fresh, rota.JobSpec(task="work", lane="!o1", payload=b"{}")])
+    async with working(queue):
+        await until_done(server, queue, 248 - len(gone))
+
+
+async def test_a_lost_wake_list_or_receipt_costs_a_beat_at_most(
+    server: Server, queue: rota.Queue
+) -> None:
+    ran: Counter[str] = Counter()
+    task_of(queue, ran)
+    keys, raw = queue.link.keys, server.raw()
+    async with working(queue):
+        for n in range(3):
+            await queue.enqueue(jobs([f"j{n}"], payload=b"{}")[0])
+            raw.delete(keys.wake, *[k for k in server.keys() if ":sent:" in k][:1])
+            await until_done(server, queue, n + 1, timeout=3)
+        await asyncio.sleep(0)
+    assert_drained(server, queue, done=3)

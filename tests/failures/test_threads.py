@@ -1,0 +1,163 @@
+"""C60: handlers that cannot be stopped. 50 sleeps of 10 s are scaled to 16 of 0.5 s.
+
+The documented choice: a thread's slot stays taken, and its lease renewed, until it returns, and
+its result stands; so no second run begins while it goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+import rota
+from tests.failures.tools import stats, until_done, working
+from tests.support.queues import assert_drained, assert_sound, dump
+from tests.support.servers import Server
+from tests.support.waiting import eventually_async
+
+pytestmark = pytest.mark.legs("valkey")
+
+
+async def test_threads_over_their_time_out_keep_slots_and_leases(
+    server: Server, queue: rota.Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Longer than the lease of 1 s in all; four threads, never more; each job once."""
+    caplog.set_level(logging.WARNING, "rota.executor")
+    running, most, lock = 0, 0, threading.Lock()
+    ran: Counter[str] = Counter()
+
+    @queue.task(timeout=0.1, max_attempts=1)
+    def slow(name: str) -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.5)
+        with lock:
+            ran[name] += 1
+            running -= 1
+
+    await queue.enqueue_many(slow.spec(str(n)) for n in range(16))
+    began = time.monotonic()
+    async with working(queue, slots=4, lease=1):
+        await until_done(server, queue, 16, timeout=20)
+    assert time.monotonic() - began < 8, "the consumer wedged"
+    assert most == 4
+    assert set(ran.values()) == {1}
+    assert len(ran) == 16
+    assert dump(server, queue).get("deaths") == {}
+    warned = [r.getMessage() for r in caplog.records if "over its time-out" in r.getMessage()]
+    assert len(warned) == 16
+    assert "task slow" in warned[0]
+    assert_drained(server, queue, done=16)
+
+
+async def test_a_thread_whose_lease_was_taken_is_fenced(server: Server, queue: rota.Queue) -> None:
+    """Its job runs again while the thread goes on; what it says in the end is not sent."""
+    starts: list[float] = []
+    ends: list[float] = []
+
+    @queue.task
+    def slow() -> None:
+        first = not starts
+        starts.append(time.monotonic())
+        time.sleep(1 if first else 0.05)
+        ends.append(time.monotonic())
+        if first:
+            raise rota.Bury("too late")
+
+    await slow.enqueue()
+    async with working(queue, slots=4):
+        await eventually_async(lambda: starts, "it does not start")
+        (lease,) = dump(server, queue).get("consumers")
+        await queue.evict(lease)
+        await until_done(server, queue, 1)
+        await eventually_async(lambda: len(ends) == 2, "the thread does not end")
+        await asyncio.sleep(0.1)
+    assert len(starts) == 2
+    assert starts[1] < ends[1] < ends[0], "the second run did not overlap the first"
+    assert stats(server, queue).get("buried", 0) == 0
+    assert_drained(server, queue, done=1)
+
+
+async def test_a_handler_that_swallows_its_cancellation_is_waited_for(
+    server: Server, queue: rota.Queue
+) -> None:
+    """What it does afterwards counts: returning is done, raising is a failed attempt. Its slot
+    is its own until then; others work meanwhile."""
+    ran: Counter[str] = Counter()
+
+    @queue.task(timeout=0.1, max_attempts=2, backoff=rota.Backoff(base=0.01, jitter=0))
+    async def stubborn(then: str) -> None:
+        ran[then] += 1
+        try:
+            await asyncio.sleep(9)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.3)
+        if then == "raise":
+            raise ValueError("after all")
+
+    @queue.task
+    async def quick() -> None:
+        ran["quick"] += 1
+
+    await stubborn.enqueue("return")
+    await stubborn.enqueue("raise")
+    await queue.enqueue_many(quick.spec() for _ in range(20))
+    async with working(queue, slots=3):
+        await eventually_async(
+            lambda: stats(server, queue).get("completed", 0) >= 20, "the others have to wait"
+        )
+        await until_done(server, queue, 21)
+        await until_done(server, queue, 1, name="buried")
+    assert ran == {"return": 1, "raise": 2, "quick": 20}
+    (dead,) = await queue.dead.list()
+    assert "after all" in dead.error
+    assert_sound(server, queue)
+
+
+async def test_a_handler_that_never_awaits_costs_the_loop_not_the_lease(
+    server: Server, queue: rota.Queue
+) -> None:
+    """Its time-out cannot reach it; it runs once, and is done."""
+    starts = []
+
+    @queue.task(timeout=0.2)
+    async def hog() -> None:
+        starts.append(time.monotonic())
+        until = time.monotonic() + 1.8
+        while time.monotonic() < until:
+            pass
+
+    await hog.enqueue()
+    async with working(queue, slots=2, lease=1):
+        await until_done(server, queue, 1)
+    assert len(starts) == 1
+    assert_drained(server, queue, done=1)
+
+
+async def test_a_stop_leaves_a_thread_to_itself_and_gives_its_job_back(
+    server: Server, queue: rota.Queue
+) -> None:
+    done = threading.Event()
+
+    @queue.task
+    def slow() -> None:
+        time.sleep(1)
+        done.set()
+
+    await slow.enqueue()
+    async with working(queue, grace=0.2):
+        await eventually_async(lambda: stats(server, queue).get("running"), "it does not start")
+        began = time.monotonic()
+    assert time.monotonic() - began < 1
+    assert not done.is_set()
+    found = assert_sound(server, queue)
+    assert found.counts("stats")["waiting"] == 1
+    assert found.counts("attempts") == {}
+    assert done.wait(3)
