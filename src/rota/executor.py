@@ -82,6 +82,9 @@ class Executor:
         )
         try:
             await asyncio.shield(work)
+        except asyncio.CancelledError:
+            work.add_done_callback(_read_outcome)
+            raise
         finally:
             took = time.monotonic() - began
             if job.timeout is not None and took > job.timeout:
@@ -97,6 +100,12 @@ class Executor:
     def close(self) -> None:
         """Starts nothing more; threads that still run are left to themselves."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _read_outcome(work: asyncio.Future[None]) -> None:
+    """Of a thread nobody waits for any more: an error unread would be logged as forgotten."""
+    if not work.cancelled():
+        work.exception()
 
 
 def _call(job: Job, task: AnyTask) -> None:

@@ -27,6 +27,8 @@ logger = logging.getLogger("rota.worker")
 
 FIRST_PAUSE_S = 0.05
 MAX_PAUSE_S = 2.0
+MAX_SETTLED = 1000
+"""The most endings one exchange carries."""
 CANCEL_S = 0.3
 """How long a stop waits for handlers it has cancelled."""
 LEAVE_S = 1.5
@@ -230,7 +232,9 @@ class Fetcher:
             self._idle = False
             self._metronome.failed(self)
             self._ask()
-        batch, self._settling = self._settling, []
+        batch, self._settling = self._settling[:MAX_SETTLED], self._settling[MAX_SETTLED:]
+        if self._settling:
+            self._woken.set()
         try:
             others = [one for one in batch if one.what.action != "complete"]
             if others:
@@ -331,19 +335,29 @@ class Fetcher:
             task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        job = self._running.tasks.pop(task)
         error = None if task.cancelled() else task.exception()
+        job = self._running.tasks.get(task)
         if error is not None and job is not None:
             logger.error("running job %s failed", job.id, exc_info=error)
             self._end(job, settlement(job, Retry(error=repr(error))))
-        self._slots.give_back(1)
-        self._woken.set()
+        self._free_slot(task)
+
+    def _free_slot(self, task: asyncio.Task[None]) -> None:
+        if task in self._running.tasks:
+            del self._running.tasks[task]
+            self._slots.give_back(1)
+            self._woken.set()
 
     async def _run_entry(self, entry: list[Job]) -> None:
-        """A sequence's jobs one after the other: the next starts only after the server has
-        accepted the settlement of the one before."""
         current = asyncio.current_task()
         assert current is not None
+        await self._run_in_order(entry, current)
+        # Now, not in the task's callback: the exchange that carries the ending asks for the slot.
+        self._free_slot(current)
+
+    async def _run_in_order(self, entry: list[Job], current: asyncio.Task[None]) -> None:
+        """A sequence's jobs one after the other: the next starts only after the server has
+        accepted the settlement of the one before."""
         for job in entry:
             if self._lease_is_over() or not self._deliveries.is_held(job):
                 return  # given back with the one before it, or another's by now
@@ -351,22 +365,27 @@ class Fetcher:
                 self._end(job, Settlement(job.id, job.delivery, "release"))
                 return  # the server gives back what was taken behind it too
             self._running.tasks[current] = job
-            ending = await self._run_job(job)
-            settling = self._end(job, settlement(job, ending))
+            if job.suspect:
+                settling = await self._run_suspect(job)
+            else:
+                settling = self._end(job, settlement(job, await self._execute(job)))
             if job is not entry[-1]:
                 await asyncio.shield(settling.accepted)
 
-    async def _run_job(self, job: Job) -> Ending:
-        if not job.suspect:
-            return await self._execute(job)
+    async def _run_suspect(self, job: Job) -> _Settling:
+        """A job with a death behind it: alone of its kind in the process, from before the server
+        has accepted its start until it has accepted its ending."""
         try:
             async with asyncio.timeout(SUSPECT_PAUSE_S):
                 await self._executor.suspect.acquire()
         except TimeoutError:
-            return Release(SUSPECT_PAUSE_S)
+            return self._end(job, settlement(job, Release(SUSPECT_PAUSE_S)))
         try:
             may_start = await self._may_start(job) and not self._lease_is_over()
-            return await self._execute(job) if may_start else Release()
+            ending = await self._execute(job) if may_start else Release()
+            settling = self._end(job, settlement(job, ending))
+            await asyncio.shield(settling.accepted)
+            return settling
         finally:
             self._executor.suspect.release()
 

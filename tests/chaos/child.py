@@ -35,9 +35,9 @@ class Orders:
     mercy: str
     lease: float
     beat: float
+    grace: float
     slots: int = 6
     prefetch: int = 4
-    grace: float = 1
     step: str = ""
     after: int = 1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,11 +14,13 @@ import redis
 import rota
 from rota.embedded import EmbeddedServer, acquire, running
 from rota.keys import Keys
+from tests.chaos.evidence import Evidence
 from tests.chaos.faults import Mischief, raw_client
-from tests.chaos.observer import Notebook, Record, read_record
+from tests.chaos.finding import Corpse, Final
+from tests.chaos.observer import Notebook, read_record
 from tests.chaos.report import explain
-from tests.chaos.verdict import Corpse, Final, Finding, Verdict
-from tests.chaos.workers import LEASE, Crew, Place
+from tests.chaos.verdict import Verdict
+from tests.chaos.workers import GRACE, LEASE, Crew, Place
 from tests.chaos.world import CEILINGS, World
 from tests.model import audit
 from tests.support.proxy import Proxy
@@ -27,7 +28,7 @@ from tests.support.waiting import eventually_async
 
 QUEUE = "chaos"
 DIRECT, PROXIED = 3, 2
-DRAIN_S = 60.0
+DRAIN_S = 90.0
 CONSTANT = {"config", "seq", "stats", "glimit", "gweight", "wake"}
 """Keys that may stay when nothing is left to do and no worker is there."""
 
@@ -43,6 +44,7 @@ class Drama:
         self._random = Random(seed)
         self._unsound: list[str] = []
         self._final = Final()
+        self._discarded: dict[str, Corpse] = {}
         self._began = time.monotonic()
         self._took: dict[str, float] = {}
         self._keys = Keys(QUEUE)
@@ -131,6 +133,7 @@ class Drama:
             verb = "discard" if kills or self._random.random() < 0.3 else "replay"
             self._notebook.note("operator", job=job.id, verb=verb)
             if verb == "discard":
+                self._discarded[job.id] = _corpse(job)
                 await self.queue.dead.discard(job.id)
             else:
                 await self.queue.dead.replay(job.id)
@@ -155,11 +158,14 @@ class Drama:
         self._took["end"] = time.monotonic() - self._began - sum(self._took.values())
 
     async def _take_stock(self, dump: audit.Dump) -> Final:
-        dead = {}
-        async for job in self.queue.dead.iterate():
-            dead[job.id] = Corpse(job.error == "worker lost", job.deaths, job.attempts)
+        dead = {job.id: _corpse(job) async for job in self.queue.dead.iterate()}
         jobs = {id for id, _ in dump.each("job:")}
-        return Final(dead, frozenset(jobs - dead.keys()), dump.counts("stats"))
+        return Final(
+            dead=dead,
+            discarded=self._discarded,
+            left=frozenset(jobs - dead.keys()),
+            totals=dump.counts("stats"),
+        )
 
     async def _is_bare(self) -> bool:
         """An operator's look and beat: the consumers that were killed last go too."""
@@ -183,36 +189,37 @@ class Drama:
 
     # ── the judgement ───────────────────────────────────────────────────────────────────────
 
-    def judge(self) -> tuple[Record, Verdict]:
-        record = read_record(self._path)
-        return record, Verdict(record, self._final, lease=LEASE, ceilings=CEILINGS)
+    def judge(self) -> tuple[Evidence, Verdict]:
+        evidence = Evidence(read_record(self._path), lease=LEASE, grace=GRACE)
+        return evidence, Verdict(evidence, self._final, ceilings=CEILINGS)
 
     def problems(self) -> str:
         """Empty where every promise was kept, else what was not, with its story."""
-        record, verdict = self.judge()
+        evidence, verdict = self.judge()
         parts = list(dict.fromkeys(self.crew.failures))
         if self._unsound:
             shown = "\n  ".join(self._unsound[:20])
             parts.append(f"{len(self._unsound)} times unsound keys:\n  {shown}")
-        findings: list[Finding] = verdict.findings
-        if findings:
-            parts.append(explain(record, findings))
-        if parts:
-            kept = Path(f"/tmp/rota-chaos-failed-{int(time.time())}")
-            shutil.copytree(self._folder, kept, ignore=shutil.ignore_patterns("*.sock"))
-            parts.append(f"(record, server's files and workers' log: {kept})")
+        if verdict.findings:
+            parts.append(explain(evidence.record, verdict.findings))
         return "\n\n".join(parts)
 
     def figures(self) -> str:
-        record, verdict = self.judge()
+        evidence, verdict = self.judge()
+        record = evidence.record
         took = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in self._took.items())
         reached = {lane: verdict.most_permits(lane) for lane in CEILINGS}
         jobs, runs, claims = self.world.enqueued, len(record.runs), len(record.claims)
+        zombies = sum(evidence.ends_as_zombie(run) and run.end is not None for run in record.runs)
         lines = [
             f"{jobs} jobs, {runs} runs, {claims} claims; {took}",
             f"{self.crew.deaths} workers killed; faults {dict(self.mischief.done.most_common())}",
-            f"dead {len(self._final.dead)}, by other jobs' bad luck {len(verdict.unlucky)}",
+            f"{zombies} handlers outlived their lease or their worker's grace",
+            f"{len(self._final.dead)} dead, {len(verdict.unlucky)} of them killed nobody",
             f"permits reached {reached}, ceilings {CEILINGS}",
-            f"zombies {sum(verdict.is_zombie(r, r.end or r.start) for r in record.runs)}",
         ]
         return "\n".join(lines)
+
+
+def _corpse(job: rota.DeadJob) -> Corpse:
+    return Corpse(job.error == "worker lost", job.deaths, job.attempts)

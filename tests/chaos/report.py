@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from tests.chaos.finding import Finding
 from tests.chaos.observer import Event, Record
-from tests.chaos.verdict import Finding
 
 MOST_FINDINGS = 5
 MOST_EVENTS = 80

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests.chaos.evidence import Evidence
+from tests.chaos.finding import Corpse, Final
 from tests.chaos.observer import Event, Notebook, Record, read_record, sort
 from tests.chaos.report import explain
-from tests.chaos.verdict import Corpse, Final, Verdict
+from tests.chaos.verdict import Verdict
 
 LEASE = 2.0
 
@@ -78,7 +80,8 @@ class Story:
         return sort(sorted(self.events, key=lambda event: event.at))
 
     def verdict(self, final: Final | None = None, **ceilings: int) -> Verdict:
-        return Verdict(self.record, final or Final(), lease=LEASE, ceilings=ceilings)
+        evidence = Evidence(self.record, lease=LEASE, grace=0.5)
+        return Verdict(evidence, final or Final(), ceilings=ceilings)
 
     def broken(self, final: Final | None = None, **ceilings: int) -> set[str]:
         return {finding.rule for finding in self.verdict(final, **ceilings).findings}
@@ -180,9 +183,15 @@ def test_a_dead_workers_job_after_its_lease(story: Story) -> None:
 
 
 def test_a_thread_that_outlives_its_workers_stop(story: Story) -> None:
+    story.order("a").tell(0.9, 1, "told to stop")
+    story.run("a", 1, 1.0, 1.9, action="release", in_thread=True).run("a", 2, 1.5, 1.6)
+    assert story.broken() == set()
+
+
+def test_a_thread_within_its_workers_grace(story: Story) -> None:
     story.order("a").tell(1.1, 1, "told to stop")
     story.run("a", 1, 1.0, 1.9, answer=None, in_thread=True).run("a", 2, 1.5, 1.6)
-    assert story.broken() == set()
+    assert story.broken() == {"overlap"}
 
 
 def test_a_claim_whose_answer_came_too_late_is_not_run(story: Story) -> None:

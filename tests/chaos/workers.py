@@ -20,6 +20,7 @@ from tests.support.proxy import Proxy
 ROOT = Path(__file__).parents[2]
 LEASE = 2.0
 BEAT = 1.0
+GRACE = 1.0
 STOP_S = 15.0
 """How long a worker may take to stop gently."""
 
@@ -132,6 +133,7 @@ class Crew:
             mercy=str(self.mercy),
             lease=LEASE,
             beat=BEAT,
+            grace=GRACE,
             step=step if armed else "",
             after=1 if step in RARE else self.random.choice((1, 2, 5, 20, 60)),
         )

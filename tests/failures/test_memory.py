@@ -59,9 +59,11 @@ async def test_a_full_server_refuses_jobs_whole_and_is_drained(
         found = assert_sound(server, queue)
         assert {id for id, _ in found.each("job:")} == set(stored)
         with pytest.raises(ServerFull):
-            await queue.enqueue(jobs(["one"])[0])
-        with pytest.raises(ServerFull):
-            await queue.enqueue_many(load(9), atomic=True)
+            for n in range(9000):
+                await queue.enqueue(jobs([f"more{n}"], payload=KIB)[0])
+                stored.append(f"more{n}")
+        found = assert_sound(server, queue)
+        assert {id for id, _ in found.each("job:")} == set(stored)
         await queue.lane("l0").pause()
         await queue.lane("l0").resume()
         async with queue.consumer() as consumer:
@@ -71,7 +73,7 @@ async def test_a_full_server_refuses_jobs_whole_and_is_drained(
             await until_done(server, queue, len(stored) - 1, timeout=30)
         assert len(ran) == len(stored) - 1
         assert await queue.dead.replay_all() == 1
-        assert (await queue.enqueue(jobs(["one"])[0])).outcome == "created"
+        assert (await queue.enqueue(jobs(["again"])[0])).outcome == "created"
         assert await queue.purge() == 2
         assert_drained_again(server, queue, len(stored) - 1)
 
@@ -90,31 +92,34 @@ def assert_drained_again(server: Server, queue: rota.Queue, done: int) -> None:
 async def test_what_was_evicted_is_reported_and_stops_no_lane(
     private_server: PrivateServer, queue_name: str, policy: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Twice the memory's worth of jobs: those whose records are gone end among the dead, all
-    others are done. (With allkeys-random the structures go as well; that takes a repair.)"""
+    """More jobs than fit. A record that is gone is reported by whoever claims its job; where a
+    lane's own keys are gone, its jobs are nowhere, which takes a repair. No lane is stuck: what
+    is left is done, and what comes later too."""
     caplog.set_level(logging.WARNING, "rota.worker")
-    server = private_server(maxmemory="10mb", maxmemory_policy=policy, maxmemory_samples="20")
+    server = private_server(maxmemory="10mb", maxmemory_policy=policy)
     ran: Counter[str] = Counter()
     async with open_queue(server, queue_name) as queue:
         task_of(queue, ran)
-        specs = load(8_000)
-        await queue.enqueue_many(specs)
-        evicted = server.raw().info("stats")["evicted_keys"]
-        assert evicted > 500, "the memory was not full"
+        await queue.enqueue_many(load(8_000))
+        assert server.raw().info("stats")["evicted_keys"] > 500, "the memory was not full"
         async with working(queue, slots=100, prefetch=20):
             await eventually_async(
-                lambda: len(ran) + stats(server, queue).get("buried", 0) >= 8_000,
-                "a lane is stuck",
-                timeout=30,
+                lambda: ran and not dump(server, queue).get("ring"), "it stops half-way", timeout=30
+            )
+            server.raw().config_set("maxmemory", 0)
+            fresh = [
+                rota.JobSpec(task="work", lane=lane, id=f"fresh-{lane}-{n}", payload=b"{}")
+                for lane in (*(f"l{n}" for n in range(20)), "!o")
+                for n in range(3)
+            ]
+            await queue.enqueue_many(fresh)
+            await eventually_async(
+                lambda: {spec.id for spec in fresh} <= ran.keys(), "a lane is stuck", timeout=10
             )
         dead = [job async for job in queue.dead.iterate()]
-        assert len(ran) + len(dead) == 8_000
-        assert len(dead) >= evicted * 0.9
-        assert all("missing" in job.error for job in dead[:50])
-        found = dump(server, queue)
-        assert found.counts("gactive") == {}
-        assert found.get("ring") == {}
-        assert await queue.dead.discard_all() == len(dead)
+        assert all("missing" in job.error for job in dead if job.error)
+        assert set(ran.values()) == {1}
+        assert len(ran) > 2_000
     warned = [record.getMessage() for record in caplog.records if "evicts" in record.getMessage()]
     assert len(warned) == 1
     assert policy in warned[0]

@@ -80,7 +80,7 @@ async def test_a_thread_whose_lease_was_taken_is_fenced(server: Server, queue: r
         await eventually_async(lambda: len(ends) == 2, "the thread does not end")
         await asyncio.sleep(0.1)
     assert len(starts) == 2
-    assert starts[1] < ends[1] < ends[0], "the second run did not overlap the first"
+    assert starts[1] < ends[0] < ends[1], "the second run did not overlap the first"
     assert stats(server, queue).get("buried", 0) == 0
     assert_drained(server, queue, done=1)
 
