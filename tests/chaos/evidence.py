@@ -34,6 +34,10 @@ class Evidence:
     def claim(self, run: Run) -> Claim | None:
         return self.record.claims.get((run.pid, run.delivery))
 
+    def consumer(self, run: Run) -> str | None:
+        claim = self.claim(run)
+        return claim.consumer if claim else None
+
     def held_until(self, run: Run) -> float:
         """Up to when its worker's lease was held for certain."""
         claim = self.claim(run)

@@ -25,8 +25,8 @@ class Ordering:
         """In a sequence a worker starts a job only after the ending before it was accepted."""
         for runs in self._evidence.sequences.values():
             for before, run in pairwise(runs):
-                claims = self._evidence.claim(before), self._evidence.claim(run)
-                if len({claim and claim.consumer for claim in claims} | {None}) != 2:
+                consumer = self._evidence.consumer(run)
+                if consumer is None or consumer != self._evidence.consumer(before):
                     continue
                 heard = [r for r in self._evidence.replies(before) if r.at <= run.start]
                 if any(reply.answer in ("ok", "settled") for reply in heard):

@@ -52,6 +52,7 @@ class Story:
         outcome: str = "ok",
         claimed: float | None = None,
         heard: float | None = None,
+        consumer: str | None = None,
         **facts: Any,
     ) -> Story:
         """`claimed`, `heard`: when its claim was sent and answered."""
@@ -59,7 +60,15 @@ class Story:
         number = self._numbers
         sent = start - 0.02 if claimed is None else claimed
         at = start - 0.01 if heard is None else heard
-        self.tell(at, pid, "claimed", consumer=f"c{pid}", sent=sent, delivery=number, jobs=[job])
+        self.tell(
+            at,
+            pid,
+            "claimed",
+            consumer=consumer or f"c{pid}",
+            sent=sent,
+            delivery=number,
+            jobs=[job],
+        )
         defaults = {"lane": "lane", "sequence": None, "place": 1, "plan": "ok"}
         self.tell(start, pid, "start", job=job, delivery=number, **defaults | facts)
         if end is not None:
@@ -338,6 +347,14 @@ def test_two_suspects_side_by_side(story: Story) -> None:
     story.order("a").order("b").mark("a", 1, 0.9).run("a", 1, 1.0, 1.5, suspect=True)
     story.mark("b", 1, 1.1).run("b", 1, 1.2, 1.3, suspect=True)
     assert story.broken() == {"suspect"}
+
+
+def test_a_suspect_in_a_thread_whose_lease_was_given_up(story: Story) -> None:
+    story.order("a").order("b").mark("a", 1, 0.9)
+    story.run("a", 1, 1.0, 1.8, suspect=True, in_thread=True, answer=None).run("a", 2, 4.0, 4.1)
+    story.tell(1.1, 1, "renewed", sent=1.05, consumers=["anew"]).renew(2, 3.9).mark("b", 1, 1.1)
+    story.run("b", 1, 1.2, 1.3, suspect=True, consumer="anew")
+    assert story.broken() == set()
 
 
 def test_a_suspect_that_runs_unmarked(story: Story) -> None:

@@ -146,15 +146,19 @@ class Verdict:
     # ── workers that die ────────────────────────────────────────────────────────────────────
 
     def suspects(self) -> Iterator[Finding]:
-        """A process runs at most one job with a death behind it, and only after marking it."""
-        by_process = grouped((run.pid, run) for run in self._record.runs if run.suspect)
-        for pid, runs in by_process.items():
-            for run in runs:
-                if (pid, run.job, run.delivery) not in self._record.marks:
-                    yield Finding("suspect", f"{run.job} ran without its start mark", (run.job,))
+        """A process runs at most one job with a death behind it, and only after marking it.
+
+        What is left of a lease it gave up (a thread) does not count: nobody dies of it twice.
+        """
+        evidence = self._evidence
+        suspects = [run for run in self._record.runs if run.suspect]
+        for run in suspects:
+            if (run.pid, run.job, run.delivery) not in self._record.marks:
+                yield Finding("suspect", f"{run.job} ran without its start mark", (run.job,))
+        for runs in grouped((evidence.consumer(run), run) for run in suspects).values():
             for first, second in combinations(runs, 2):
-                if second.start < min(self._evidence.over(first), self._evidence.kept_until(first)):
-                    text = f"{first.job} and {second.job} ran side by side in {pid}"
+                if second.start < min(evidence.over(first), evidence.kept_until(first)):
+                    text = f"{first.job} and {second.job} ran side by side in {first.pid}"
                     yield Finding("suspect", text, (first.job, second.job))
 
     def deaths(self) -> Iterator[Finding]:

@@ -93,16 +93,11 @@ class Crew:
                 await place.process.wait()
 
     async def _keep(self, place: Place) -> None:
-        while True:
+        while not self._stopping:
             code = await self._run(place)
-            if self._is_stopping():
-                return
             if code not in (0, UNREACHABLE, -signal.SIGKILL, -signal.SIGTERM):
                 self.failures.append(f"a worker ended with {code}: {self.complaints()[-2000:]}")
             await asyncio.sleep(0.05 if code else 0.3)
-
-    def _is_stopping(self) -> bool:
-        return self._stopping
 
     async def _run(self, place: Place) -> int:
         with (self.folder / "workers.log").open("ab") as log:
@@ -118,6 +113,8 @@ class Crew:
                 stderr=log,
             )
         process = place.process
+        if self._stopping:  # it was told to, while this one was being started
+            place.send(signal.SIGTERM)
         code = await process.wait()
         self.deaths += code == -signal.SIGKILL
         self.notebook.note("died", pid=process.pid, code=code)

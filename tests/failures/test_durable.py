@@ -34,10 +34,8 @@ async def appending(
 
 @contextmanager
 def with_replica(private_server: PrivateServer, kind: Kind) -> Iterator[tuple[Server, Server]]:
-    first, second = (
-        private_server(kind, tcp=True, repl_diskless_sync_delay="0") for _ in range(2)
-    )
-    second.raw().replicaof("127.0.0.1", first.nodes[0].address)  # type: ignore[no-untyped-call]
+    first, second = (private_server(kind, tcp=True, repl_diskless_sync_delay="0") for _ in range(2))
+    second.raw().replicaof("127.0.0.1", first.nodes[0].address)
     eventually(
         lambda: first.raw().info("replication").get("slave0", {}).get("state") == "online",
         "the replica does not connect",
@@ -112,6 +110,16 @@ async def test_per_queue_per_task_and_per_call(
         await queue.close()
 
 
+async def enqueue(queue: rota.Queue, how: str, specs: list[rota.JobSpec], durable: Durable) -> None:
+    if how == "one":
+        await queue.enqueue(specs[-1], durable=durable)
+    elif how == "stream":
+        async for _ in queue.enqueue_stream(specs, durable=durable):
+            raise AssertionError("an outcome that is not confirmed")
+    else:
+        await queue.enqueue_many(specs, atomic=how == "atomic", durable=durable)
+
+
 @pytest.mark.parametrize("how", ["one", "many", "stream", "atomic"])
 async def test_what_was_not_confirmed_exists_and_runs(
     private_server: PrivateServer, queue_name: str, how: str
@@ -123,16 +131,7 @@ async def test_what_was_not_confirmed_exists_and_runs(
         specs = jobs(["old", "new"], payload=b"{}")
         began = time.monotonic()
         with pytest.raises(NotDurable, match="not confirmed within 0.2 s") as caught:
-            match how:
-                case "one":
-                    await queue.enqueue(specs[1], durable=short)
-                case "many":
-                    await queue.enqueue_many(specs, durable=short)
-                case "atomic":
-                    await queue.enqueue_many(specs, atomic=True, durable=short)
-                case "stream":
-                    async for _ in queue.enqueue_stream(specs, durable=short):
-                        raise AssertionError("an outcome that is not confirmed")
+            await enqueue(queue, how, specs, short)
         assert 0.19 < time.monotonic() - began < 3
         outcomes = {done.id: done.outcome for done in caught.value.outcomes}
         assert outcomes == {"new": "created"} | ({} if how == "one" else {"old": "duplicate"})

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pytest
 
@@ -36,7 +38,7 @@ async def test_thousands_of_jobs_of_a_dead_consumer_return_in_bounded_pages(
     server = private_server()
     async with open_queue(server, queue_name) as queue:
         names = [f"j{n:04}" for n in range(2000)]
-        fields = {
+        fields: Callable[[int], dict[str, Any]] = {
             "one lane": lambda n: {"lane": "a"},
             "many lanes": lambda n: {"lane": f"l{n % 500}"},
             "sequences": lambda n: {"lane": f"l{n % 4}", "ordering_key": str(n % 40)},

@@ -12,7 +12,7 @@ import pytest
 import rota
 from rota.errors import BatchInterrupted, ServerFull
 from tests.conftest import PrivateServer
-from tests.failures.tools import Hand, beat, jobs, stats, until_done, working
+from tests.failures.tools import Hand, beat, jobs, until_done, working
 from tests.support.queues import assert_drained, assert_sound, dump, open_queue
 from tests.support.servers import Kind, Server
 from tests.support.waiting import eventually_async
@@ -58,10 +58,9 @@ async def test_a_full_server_refuses_jobs_whole_and_is_drained(
         stored = [done.id for done in caught.value.outcomes]
         found = assert_sound(server, queue)
         assert {id for id, _ in found.each("job:")} == set(stored)
+        # The refused batch has left room for some single ones.
         with pytest.raises(ServerFull):
-            for n in range(9000):
-                await queue.enqueue(jobs([f"more{n}"], payload=KIB)[0])
-                stored.append(f"more{n}")
+            await fill_up(queue, stored)
         found = assert_sound(server, queue)
         assert {id for id, _ in found.each("job:")} == set(stored)
         await queue.lane("l0").pause()
@@ -78,6 +77,12 @@ async def test_a_full_server_refuses_jobs_whole_and_is_drained(
         assert_drained_again(server, queue, len(stored) - 1)
 
 
+async def fill_up(queue: rota.Queue, stored: list[str]) -> None:
+    for n in range(9000):
+        await queue.enqueue(jobs([f"more{n}"], payload=KIB)[0])
+        stored.append(f"more{n}")
+
+
 def assert_drained_again(server: Server, queue: rota.Queue, done: int) -> None:
     found = assert_sound(server, queue)
     assert found.counts("stats")["completed"] == done
@@ -89,12 +94,12 @@ def assert_drained_again(server: Server, queue: rota.Queue, done: int) -> None:
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-lfu"])
-async def test_what_was_evicted_is_reported_and_stops_no_lane(
+async def test_what_was_evicted_is_reported_and_stops_no_worker(
     private_server: PrivateServer, queue_name: str, policy: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """More jobs than fit. A record that is gone is reported by whoever claims its job; where a
-    lane's own keys are gone, its jobs are nowhere, which takes a repair. No lane is stuck: what
-    is left is done, and what comes later too."""
+    """More jobs than fit. A record that is gone is reported by whoever claims its job. Where a
+    lane's own keys or counts are gone, that takes a repair; the worker goes on, with what is
+    left and in lanes that are whole."""
     caplog.set_level(logging.WARNING, "rota.worker")
     server = private_server(maxmemory="10mb", maxmemory_policy=policy)
     ran: Counter[str] = Counter()
@@ -104,22 +109,24 @@ async def test_what_was_evicted_is_reported_and_stops_no_lane(
         assert server.raw().info("stats")["evicted_keys"] > 500, "the memory was not full"
         async with working(queue, slots=100, prefetch=20):
             await eventually_async(
-                lambda: ran and not dump(server, queue).get("ring"), "it stops half-way", timeout=30
+                lambda: ran and not server.raw().exists(queue.link.keys.key("ring")),
+                "it stops half-way",
+                timeout=30,
             )
             server.raw().config_set("maxmemory", 0)
             fresh = [
                 rota.JobSpec(task="work", lane=lane, id=f"fresh-{lane}-{n}", payload=b"{}")
-                for lane in (*(f"l{n}" for n in range(20)), "!o")
+                for lane in ("n0", "n1", "n2", "!n")
                 for n in range(3)
             ]
             await queue.enqueue_many(fresh)
             await eventually_async(
-                lambda: {spec.id for spec in fresh} <= ran.keys(), "a lane is stuck", timeout=10
+                lambda: {spec.id for spec in fresh} <= ran.keys(), "the worker is stuck", timeout=10
             )
         dead = [job async for job in queue.dead.iterate()]
         assert all("missing" in job.error for job in dead if job.error)
         assert set(ran.values()) == {1}
-        assert len(ran) > 2_000
+        assert len(ran) > len(fresh)
     warned = [record.getMessage() for record in caplog.records if "evicts" in record.getMessage()]
     assert len(warned) == 1
     assert policy in warned[0]
@@ -149,7 +156,8 @@ async def test_missing_bodies_are_reported_wherever_their_jobs_are(
         rota.JobSpec(task="work", id=f"o{n}", lane=f"!o{n % 5}", payload=b"{}") for n in range(90)
     ]
     delayed = [
-        rota.JobSpec(task="work", id=f"d{n}", lane="later", payload=b"{}", delay=1) for n in range(30)
+        rota.JobSpec(task="work", id=f"d{n}", lane="later", payload=b"{}", delay=1)
+        for n in range(30)
     ]
     held = [rota.JobSpec(task="work", id=f"h{n}", lane="held", payload=b"{}") for n in range(30)]
     dead = [rota.JobSpec(task="work", id=f"x{n}", lane="dead", payload=b"{}") for n in range(30)]

@@ -117,9 +117,7 @@ async def purge_then_complete(timed: Timed, hand: Hand, ids: list[str]) -> None:
 
 async def reconcile(timed: Timed, hand: Hand, ids: list[str]) -> None:
     """The claim's reply was lost: what it took is unknown and given back."""
-    knows_nothing = Deliveries(
-        timed.queue.link.store, lease_ms=60_000, decode=timed.queue.decode
-    )
+    knows_nothing = Deliveries(timed.queue.link.store, lease_ms=60_000, decode=timed.queue.decode)
     knows_nothing.id, knows_nothing._number = hand.id, hand.number
     await timed.queue.link.run(knows_nothing.reconcile())
 

@@ -117,7 +117,7 @@ async def test_workers_stop_or_go_on_at_a_poisoned_head(
     ran: list[str] = []
     broken = True
 
-    @queue.task(max_attempts=2, backoff=rota.Backoff(base=0.02, jitter=0), on_dead=policy)  # type: ignore[call-overload]
+    @queue.task(max_attempts=2, backoff=rota.Backoff(base=0.02, jitter=0), on_dead=policy)  # type: ignore[call-overload, untyped-decorator]
     async def step(name: str) -> None:
         ran.append(name)
         if name == "C" and broken:

@@ -58,7 +58,8 @@ async def test_an_ending_speaks_for_its_delivery_only(server: Server, queue: rot
     assert await one.settle("a", "release") == "ok"
     assert await one.claim() == ["a"]
     for delivery in ("1", "3", "", "x", "02"):
-        assert await one.settle("a", "complete", delivery=delivery) == "settled"
+        for action in ACTIONS:
+            assert await one.settle("a", action, delivery=delivery) == "settled"
     assert await one.settle("b", "complete", delivery="1") == "settled"
     assert await one.settle("c", "bury", delivery="2") == "settled"
     assert {len(dump(server, queue).deliveries(hand.id)) for hand in (one, two)} == {1}

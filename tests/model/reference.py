@@ -7,7 +7,9 @@ claim of many entries is that many claims of one. Times are Unix milliseconds.
 Where the design leaves room this follows the shipped scripts:
 - a delayed retry replaces the block of another's delayed retry in the sequence, not a dead job's
   hold; a second hold replaces the first;
-- each job that falls due uses up a number of the counter, also one that has its place already;
+- each job that falls due uses up a number of the counter, also one that has its place already
+  (`_due_order`), which leaves gaps and changes no order;
+- a block of no length is none; an unordered job that blocks its sequence waits alone;
 - a first beat ever follows no gap;
 - a heartbeat renews a lease that has run out as long as no beat has marked it.
 """
@@ -230,7 +232,7 @@ class Reference:
 
     def _promote(self) -> None:
         due = [j for j in self.jobs.values() if j.state == "delayed" and j.due <= self.now]
-        for job in sorted(due, key=lambda job: (job.due, job.number)):
+        for job in sorted(due, key=_due_order):
             self.sequence_number += 1
             if job.place is None:
                 job.place = self.sequence_number - job.priority * PRIORITY_STEP
@@ -533,6 +535,11 @@ class Reference:
     def _look_at(self, lane: str) -> None:
         self._touched.add(lane)
         self._reconcile()
+
+
+def _due_order(job: Job) -> tuple[int, str]:
+    """In due order, then in enqueue order; those that have a place stand at it, as text."""
+    return job.due, f"{job.number if job.place is None else job.place:+017d}"
 
 
 def _place(job: Job) -> int:

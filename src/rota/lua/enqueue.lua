@@ -64,7 +64,7 @@ local order, groups = {}, {}
 local function group_of(lane)
   local group = groups[lane]
   if not group then
-    group = { lane = lane, entries = {}, delayed = {}, waiting = 0 }
+    group = { lane = lane, entries = {}, waiting = 0 }
     groups[lane] = group
     order[#order + 1] = group
   end
@@ -90,34 +90,38 @@ if large then
   redis.call('HSET', k_config, 'large', 1)
 end
 local records, scheduled, soonest = {}, {}, math.huge
+local ready_now, ready_later, filled = prefix_end(now), prefix_end(0), 0
 for _, i in ipairs(created) do
   seq = seq + 1
   local id, lane = ids[i], lanes[i]
   local group = group_of(lane)
   local due = (delays and delays[i] and now + delays[i]) or (instants and instants[i]) or 0
-  records[#records + 1] = names[i]
+  records[filled + 1] = names[i]
+  filled = filled + 2
   if due > now then
-    records[#records + 1] = record_prefix(seq, 0, now) .. bodies[i]
+    records[filled] = place_text(seq) .. ready_later .. bodies[i]
     local member = place_text(seq) .. id
     scheduled[#scheduled + 1] = due
     scheduled[#scheduled + 1] = member
+    group.delayed = group.delayed or {}
     group.delayed[#group.delayed + 1] = due
     group.delayed[#group.delayed + 1] = member
     soonest = math.min(soonest, due)
   else
     local place = seq - (priorities and priorities[i] or 0) * PRIORITY_STEP
-    local score = string.format('%.0f', place)
-    records[#records + 1] = record_prefix(place, now, now) .. bodies[i]
+    records[filled] = place_text(place) .. ready_now .. bodies[i]
     group.waiting = group.waiting + 1
     local key = is_ordered(lane) and '' or (keys and keys[i])
     if key then
       local line = sequence_group(lane, key)
-      line.jobs[#line.jobs + 1] = score
+      line.jobs[#line.jobs + 1] = place
       line.jobs[#line.jobs + 1] = id
       line.head = math.min(line.head, place)
     else
-      group.entries[#group.entries + 1] = score
-      group.entries[#group.entries + 1] = id
+      local entries = group.entries
+      local n = #entries
+      entries[n + 1] = place -- a number: the server prints it exactly, `..` would not
+      entries[n + 2] = id
     end
   end
 end
@@ -136,7 +140,7 @@ if #sequence_list > 0 then
   local held = redis.call('HMGET', k_held, unpack(held_names))
   local blocks = redis.call('ZMSCORE', k_blocked, unpack(block_names))
   for i, line in ipairs(sequence_list) do
-    local head = string.format('%.0f', line.head)
+    local head = line.head
     if held[i] or blocks[2 * i - 1] or blocks[2 * i] then
       redis.call('ZADD', k_out(line.lane), 'LT', head, line.key)
     else
@@ -153,7 +157,7 @@ for _, group in ipairs(order) do
     redis.call('ZADD', k_pending(group.lane), 'LT', unpack(group.entries))
     names_ready[#names_ready + 1] = group.lane
   end
-  if #group.delayed > 0 then
+  if group.delayed then
     redis.call('ZADD', k_delayed(group.lane), unpack(group.delayed))
   end
   if group.waiting > 0 then

@@ -85,11 +85,7 @@ for i, entry in ipairs(taken) do
 end
 local records, attempts, suspects = {}, {}, {}
 if #ids > 0 then
-  for first = 1, #names, CHUNK do
-    for _, text in ipairs(redis.call('MGET', unpack(names, first, math.min(first + CHUNK - 1, #names)))) do
-      records[#records + 1] = text
-    end
-  end
+  records = redis.call('MGET', unpack(names)) -- at most 1,000: the bound of a claim
   if redis.call('EXISTS', k_attempts, k_deaths) > 0 then
     attempts = fetch_all('HMGET', k_attempts, ids)
     suspects = fetch_all('HMGET', k_deaths, ids)

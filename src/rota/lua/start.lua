@@ -13,5 +13,5 @@ local held = text and read_delivery(text)
 if not held or held.delivery ~= delivery then
   return 'settled'
 end
-redis.call('HSET', k_consumer(consumer), id, delivery_text(delivery, held.score, '-', held.lane, held.key))
+redis.call('HSET', k_consumer(consumer), id, delivery_text(delivery, held.score, '-', held.home))
 return 'ok'

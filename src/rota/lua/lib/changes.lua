@@ -69,7 +69,7 @@ local function write_permits()
   if #lanes == 0 then
     return
   end
-  local own = fetch_all('HMGET', k_glimit, lanes)
+  local own = fetch_some(k_glimit, lanes)
   local ceilings = {}
   for i, lane in ipairs(lanes) do
     ceilings[lane] = ceiling_from(own[i])

@@ -3,11 +3,8 @@
 -- mark: '-' runs by rule (an unordered job, or the first of a sequence, counts as started);
 -- 'u' must not be run before its start was accepted (it has a death behind it).
 -- Fields of the consumer's own begin with '!', which no job id does.
-local function delivery_text(delivery, score, mark, lane, key)
-  if key then
-    return delivery .. ',' .. score .. ',' .. mark .. ',' .. #lane .. ':' .. lane .. ':' .. key
-  end
-  return delivery .. ',' .. score .. ',' .. mark .. ',' .. #lane .. ':' .. lane
+local function delivery_text(delivery, score, mark, home)
+  return delivery .. ',' .. score .. ',' .. mark .. ',' .. home
 end
 
 local function read_delivery(text)
@@ -18,6 +15,7 @@ local function read_delivery(text)
     delivery = delivery,
     score = score,
     mark = mark,
+    home = place,
     lane = place:sub(colon + 1, lane_end),
   }
   if #place > lane_end then

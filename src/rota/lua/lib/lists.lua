@@ -21,3 +21,12 @@ local function fetch_all(command, key, list)
   end
   return all
 end
+
+-- HMGET of a hash that most queues do not have: where it is absent, nothing more is asked.
+local absent = {}
+local function fetch_some(key, list)
+  if absent[key] == nil then
+    absent[key] = redis.call('EXISTS', key) == 0
+  end
+  return absent[key] and {} or fetch_all('HMGET', key, list)
+end

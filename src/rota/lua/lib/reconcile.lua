@@ -8,7 +8,7 @@ local function are_open(lanes)
   end
   local paused = fetch_all('SMISMEMBER', k_paused, lanes)
   local blocked = fetch_all('ZMSCORE', k_blocked, members)
-  local own = fetch_all('HMGET', k_glimit, lanes)
+  local own = fetch_some(k_glimit, lanes)
   local active = fetch_all('HMGET', k_gactive, lanes)
   for i = 1, #lanes do
     open[i] = paused[i] == 0 and not blocked[i] and tonumber(active[i] or 0) < ceiling_from(own[i])

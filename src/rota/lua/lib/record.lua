@@ -12,6 +12,11 @@ local function place_text(score)
   return string.format('%+017.0f', tonumber(score))
 end
 
+-- The prefix of jobs stored now, without the place.
+local function prefix_end(available)
+  return string.format(',%013.0f,%013.0f\n', available, now)
+end
+
 local function record_prefix(place, available, enqueued)
   return string.format('%+017.0f,%013.0f,%013.0f\n', place, available, enqueued)
 end

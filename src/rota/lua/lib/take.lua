@@ -17,9 +17,9 @@ local function read_lanes(rows)
   for i = 1, #rows, 2 do
     names[#names + 1] = rows[i]
   end
-  local own = fetch_all('HMGET', k_glimit, names)
+  local own = fetch_some(k_glimit, names)
   local active = fetch_all('HMGET', k_gactive, names)
-  local weight = fetch_all('HMGET', k_gweight, names)
+  local weight = fetch_some(k_gweight, names)
   local waiting = fetch_all('HMGET', k_gwaiting, names)
   local lanes, shut = {}, {}
   for i, name in ipairs(names) do
@@ -152,15 +152,22 @@ end
 -- Plays the turns. Appends to `taken`; says whether a bound of the call ended them: too many
 -- jobs, or too many bytes.
 local function play_turns(lanes, want, prefetch, large, taken)
-  local heap, weights = {}, 0
+  -- `lanes` stand in the ring's order; the heap holds only those that were served and stay.
+  local heap, front, weights, count = {}, 1, 0, 0
   for _, lane in ipairs(lanes) do
-    heap[#heap + 1] = lane -- the ring's order is a heap already
     weights = weights + lane.weight
   end
   local bytes, jobs, full = 0, 0, false
-  while #taken < want and #heap > 0 and not full do
-    local lane = heap_pop(heap)
-    local name, score = next_entry(lane, want - #taken, weights)
+  while count < want and not full do
+    local lane, again = lanes[front], heap[1]
+    if lane and not (again and precedes(again, lane)) then
+      front = front + 1
+    elseif again then
+      lane = heap_pop(heap)
+    else
+      break
+    end
+    local name, score = next_entry(lane, want - count, weights)
     if name then
       local entry = open_entry(lane, name, score, math.min(prefetch, JOBS_MAX - jobs))
       if large then
@@ -175,7 +182,8 @@ local function play_turns(lanes, want, prefetch, large, taken)
       jobs = jobs + n
       full = full or jobs >= JOBS_MAX
       if n > 0 then
-        taken[#taken + 1] = entry
+        count = count + 1
+        taken[count] = entry
         lane.served = lane.tag
         for _ = 1, n do -- one addition per job: n at once would round otherwise
           lane.tag = lane.tag + 1 / lane.weight
@@ -201,23 +209,34 @@ local function play_turns(lanes, want, prefetch, large, taken)
   return full
 end
 
--- Which of the lanes have entries pending still: one question for all, one by one only when
--- the answer is mixed.
-local function mark_pending(lanes)
-  local unsure, keys = {}, {}
-  for _, lane in ipairs(lanes) do
-    lane.pending = lane.waiting > 0 and not lane.dry
-    if lane.pending then
-      unsure[#unsure + 1] = lane
-      keys[#keys + 1] = k_pending(lane.name)
+-- Which of the lanes have entries pending still. The counts say so; one question for those with
+-- work and one for those without check it, and only a surprise is asked one by one.
+local function mark_as(lanes, pending)
+  local keys = {}
+  for i, lane in ipairs(lanes) do
+    lane.pending = pending
+    keys[i] = k_pending(lane.name)
+  end
+  if #keys > 0 and redis.call('EXISTS', unpack(keys)) ~= (pending and #keys or 0) then
+    for i, lane in ipairs(lanes) do
+      lane.pending = redis.call('EXISTS', keys[i]) == 1
     end
   end
-  if #unsure == 0 or redis.call('EXISTS', unpack(keys)) == #unsure then
-    return
+end
+
+local function mark_pending(lanes)
+  local full, empty = {}, {}
+  for _, lane in ipairs(lanes) do
+    if lane.waiting > 0 and not lane.dry then
+      full[#full + 1] = lane
+    elseif lane.dry then
+      lane.pending = false
+    else
+      empty[#empty + 1] = lane
+    end
   end
-  for i, lane in ipairs(unsure) do
-    lane.pending = redis.call('EXISTS', keys[i]) == 1
-  end
+  mark_as(full, true)
+  mark_as(empty, false)
 end
 
 -- Writes the ring after a round: new tags for lanes that stay; a lane that leaves keeps its
@@ -233,13 +252,13 @@ local function write_ring(lanes)
     end
     if lane.pending and lane.room > 0 then
       if lane.served then
-        stay[#stay + 1] = number_text(lane.tag)
+        stay[#stay + 1] = lane.tag
         stay[#stay + 1] = lane.name
       end
     elseif lane.served or not lane.pending then
       leave[#leave + 1] = lane.name
       if lane.waiting > 0 or not lane.served or lane.turn_jobs > 1 then
-        owe[#owe + 1] = number_text(lane.tag)
+        owe[#owe + 1] = lane.tag
         owe[#owe + 1] = lane.name
       end
     end
@@ -252,22 +271,31 @@ local function write_ring(lanes)
   end
 end
 
+local function lane_home(lane)
+  lane.home = lane.home or #lane.name .. ':' .. lane.name
+  return lane.home
+end
+
 -- What the consumer holds now: into its hash before anything that could fail.
 local function record_taken(consumer, number, taken)
   local some_died = redis.call('EXISTS', k_deaths) == 1
-  local holds, holdings = {}, {}
+  local holds, holdings, n = {}, {}, 0
   for _, entry in ipairs(taken) do
-    local jobs = {}
-    for i = 1, #entry.jobs, 2 do
-      local id, score = entry.jobs[i], entry.jobs[i + 1]
-      jobs[#jobs + 1] = id
+    local jobs, home = entry.jobs, entry.sequence or lane_home(entry.lane)
+    for i = 1, #jobs, 2 do
+      local id = jobs[i]
       local mark = some_died and redis.call('HEXISTS', k_deaths, id) == 1 and 'u' or '-'
-      holds[#holds + 1] = id
-      holds[#holds + 1] = delivery_text(number, score, mark, entry.lane.name, entry.key)
+      holds[n + 1] = id
+      holds[n + 2] = delivery_text(number, jobs[i + 1], mark, home)
+      n = n + 2
     end
     if entry.sequence then
+      local ids = {}
+      for i = 1, #jobs, 2 do
+        ids[#ids + 1] = jobs[i]
+      end
       holdings[#holdings + 1] = entry.sequence
-      holdings[#holdings + 1] = holding_text(consumer, jobs)
+      holdings[#holdings + 1] = holding_text(consumer, ids)
     end
   end
   call_all('HSET', k_consumer(consumer), holds)
