@@ -78,9 +78,9 @@ class JobSpec:
 
     `payload` is the JSON of the arguments (an object: keywords, an array: positional). The id is
     made with the spec, so enqueueing the same spec again stores nothing while its job exists.
-    `delay` is milliseconds from the server's now, `at` Unix milliseconds. A job not started
-    `expires_in` milliseconds after it was enqueued, or by `expires_at` (Unix milliseconds), goes
-    to the dead unrun. Every field is checked here: ConfigError, PayloadError.
+    Its times are milliseconds, as their names say (`task.options` takes seconds): `delay_ms` from
+    the server's now, `at_ms` since 1970. A job not started `expires_in_ms` after it was enqueued,
+    or by the instant `expires_at_ms`, goes to the dead unrun. Every field is checked here: ConfigError, PayloadError.
     """
 
     task: str
@@ -88,10 +88,10 @@ class JobSpec:
     lane: str = DEFAULT_LANE
     ordering_key: str | None = None
     priority: int = 0
-    delay: int = 0
-    at: int | None = None
-    expires_in: int | None = None
-    expires_at: int | None = None
+    delay_ms: int = 0
+    at_ms: int | None = None
+    expires_in_ms: int | None = None
+    expires_at_ms: int | None = None
     id: str = field(default_factory=new_id)
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     timeout: float | None = None
@@ -107,8 +107,8 @@ class JobSpec:
         self._set("id", self.id, names.job_id(self.id))
         if not isinstance(self.payload, bytes):
             raise PayloadError(f"payload: expected bytes, given a {type(self.payload).__name__}")
-        timed = self.at is not None or self.expires_in is not None or self.expires_at is not None
-        if timed or self.delay or type(self.delay) is not int:
+        timed = self.at_ms is not None or self.expires_in_ms is not None or self.expires_at_ms is not None
+        if timed or self.delay_ms or type(self.delay_ms) is not int:
             self._check_times()
         attempts = config.whole(self.max_attempts, 1, config.MAX_ATTEMPTS, "max_attempts")
         self._set("max_attempts", self.max_attempts, attempts)
@@ -123,24 +123,24 @@ class JobSpec:
             object.__setattr__(self, name, checked)
 
     def _check_times(self) -> None:
-        self._set("delay", self.delay, config.whole(self.delay, 0, MAX_DELAY_MS, "delay"))
-        for name in ("at", "expires_at"):
+        self._set("delay_ms", self.delay_ms, config.whole(self.delay_ms, 0, MAX_DELAY_MS, "delay_ms"))
+        for name in ("at_ms", "expires_at_ms"):
             given = getattr(self, name)
             if given is not None:
                 self._set(name, given, config.whole(given, 0, LAST_INSTANT_MS, name))
-        if self.delay and self.at is not None:
+        if self.delay_ms and self.at_ms is not None:
             raise ConfigError("expected delay or at, given both")
-        if self.expires_in is not None:
-            ends = config.whole(self.expires_in, 1, MAX_DELAY_MS, "expires_in")
-            self._set("expires_in", self.expires_in, ends)
-            if ends <= self.delay:
+        if self.expires_in_ms is not None:
+            ends = config.whole(self.expires_in_ms, 1, MAX_DELAY_MS, "expires_in_ms")
+            self._set("expires_in_ms", self.expires_in_ms, ends)
+            if ends <= self.delay_ms:
                 raise ConfigError(
-                    f"expires: expected later than the delay of {self.delay} ms, "
+                    f"expires: expected later than the delay of {self.delay_ms} ms, "
                     f"given {ends} ms after enqueueing"
                 )
-        if self.expires_at is not None and self.at is not None and self.expires_at <= self.at:
+        if self.expires_at_ms is not None and self.at_ms is not None and self.expires_at_ms <= self.at_ms:
             raise ConfigError(
-                f"expires: expected an instant after `at` ({self.at}), given {self.expires_at}"
+                f"expires: expected an instant after `at` ({self.at_ms}), given {self.expires_at_ms}"
             )
 
     @property
@@ -154,8 +154,8 @@ class JobSpec:
             self.max_attempts,
             self.timeout,
             self.on_dead,
-            self.expires_in,
-            self.expires_at,
+            self.expires_in_ms,
+            self.expires_at_ms,
         )
         return encode_header(header) + b"\n" + self.payload
 

@@ -181,6 +181,7 @@ class Queue:
         or is tried again for `wait` seconds. `atomic`: one call, and nothing is stored when a
         lane is full (LaneFull); beyond 1,000 jobs or 2 MiB it is a ConfigError. A failure
         half-way raises BatchInterrupted; enqueueing the same specs again adds what is missing.
+        With `durable`, NotDurable has the outcomes so far; specs beyond them were not sent.
         """
         return await self.link.run(
             self.link.store.enqueue_many(

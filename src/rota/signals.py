@@ -49,7 +49,7 @@ class RateLimited(Signal):
     """Give the job back uncounted and block its lane, or its sequence, for `delay` seconds.
 
     A block only ever extends; what is in flight goes on. In an ordered lane both scopes are
-    the same.
+    the same; a job without a sequence waits alone with scope "sequence".
     """
 
     def __init__(

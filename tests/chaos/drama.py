@@ -90,13 +90,13 @@ class Drama:
 
     async def play(self, seconds: float) -> None:
         """Load and harm, side by side, and a look at the server's keys each second."""
-        watch = asyncio.create_task(self._watch_keys())
-        try:
-            await asyncio.gather(self.world.run(seconds), self.mischief.run(seconds))
-        finally:
+        async with asyncio.TaskGroup() as acts:
+            watch = acts.create_task(self._watch_keys())
+            async with asyncio.TaskGroup() as parts:
+                parts.create_task(self.world.run(seconds))
+                parts.create_task(self.mischief.run(seconds))
             watch.cancel()
-            await asyncio.gather(watch, return_exceptions=True)
-            self._took["play"] = time.monotonic() - self._began
+        self._took["play"] = time.monotonic() - self._began
 
     async def _watch_keys(self) -> None:
         while True:

@@ -76,7 +76,7 @@ class Draft:
             "sequence": sequence_of(spec.lane, spec.ordering_key),
             "plan": self.plan,
             "priority": spec.priority,
-            "delayed": bool(spec.delay),
+            "delayed": bool(spec.delay_ms),
             "max_attempts": spec.max_attempts,
         }
 
@@ -157,7 +157,7 @@ class World:
             lane=lane,
             ordering_key=key,
             priority=priority,
-            delay=delay,
+            delay_ms=delay,
             id=f"{lane.lstrip('!')}-{key or ''}-{plan}-{len(self.plans)}",
             max_attempts=4,
             timeout=0.3 if plan == "timeout" else 30,

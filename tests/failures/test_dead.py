@@ -358,7 +358,7 @@ async def test_an_id_is_taken_as_long_as_its_job_exists(
     """C37: by each way a job can go. A refusal names the job that has the id, and no record of
     the id outlives it. (Cancelling is not there yet; lanes cannot be deleted.)"""
     queue, clock = timed.queue, timed.clock
-    spec = jobs("k", expires_in=1000 if end == "expiry" else None)[0]
+    spec = jobs("k", expires_in_ms=1000 if end == "expiry" else None)[0]
     assert (await queue.enqueue(spec)).outcome == "created"
     again = await queue.enqueue(jobs("k")[0])
     assert (again.id, again.outcome) == ("k", "duplicate")

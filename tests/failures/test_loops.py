@@ -308,7 +308,7 @@ async def test_a_worker_outlives_the_states_of_real_servers(
 
         async with working(queue, lease=LEASE, slots=4):
             await outside.enqueue_many(
-                jobs(["runs"], payload=b"{}") + jobs(["due"], payload=b"{}", delay=300)
+                jobs(["runs"], payload=b"{}") + jobs(["due"], payload=b"{}", delay_ms=300)
             )
             await going.wait()
             (lease,) = dump(server, queue).get("consumers")

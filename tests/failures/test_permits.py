@@ -226,7 +226,7 @@ async def test_jobs_that_cannot_be_run_free_their_permits_too(told: Timed, damag
     next claims, the lanes never above their ceiling."""
     queue = told.queue
     await queue.set_lanes({lane: {"ceiling": CEILING} for lane in LANES})
-    fields = {"expires_in": 1000} if damage == "expired" else {}
+    fields = {"expires_in_ms": 1000} if damage == "expired" else {}
     bad = [spec for spec in enough(**fields) if spec.ordering_key is None and spec.lane[0] != "!"]
     good = [rota.JobSpec(task="work", lane=lane) for lane in LANES]
     await queue.enqueue_many([*bad, *good])

@@ -156,9 +156,9 @@ async def test_an_expired_or_unreadable_head_follows_the_same_rule(
     """Dead before it ran: skip and hold as its record says; an unreadable one skips."""
     queue, clock = timed.queue, timed.clock
     await queue.enqueue_many(
-        jobs(["a1"], lane="!a", on_dead="hold", expires_in=1000)
+        jobs(["a1"], lane="!a", on_dead="hold", expires_in_ms=1000)
         + jobs(["a2"], lane="!a")
-        + jobs(["b1"], lane="!b", expires_in=1000)
+        + jobs(["b1"], lane="!b", expires_in_ms=1000)
         + jobs(["b2"], lane="!b")
         + jobs(["c1", "c2"], lane="!c", on_dead="hold")
     )

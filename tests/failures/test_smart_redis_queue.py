@@ -50,7 +50,7 @@ async def test_a_batch_with_a_duplicate_adds_the_others(queue: rota.Queue) -> No
 
 async def test_a_scheduled_job_does_not_come_before_its_time(queue: rota.Queue) -> None:
     began = time.monotonic()
-    await queue.enqueue_many(jobs("a", delay=300) + jobs("b"))
+    await queue.enqueue_many(jobs("a", delay_ms=300) + jobs("b"))
     async with queue.consumer() as consumer:
         assert ids(await consumer.claim(9)) == ["b"]
         assert await consumer.claim(9) == []
@@ -252,7 +252,7 @@ async def test_all_jobs_of_a_dead_consumer_return(server: Server, queue: rota.Qu
 
 async def test_purge_of_a_partition_and_of_the_queue(server: Server, queue: rota.Queue) -> None:
     await queue.enqueue_many(jobs("abc", lane="!o") + jobs("xyz", lane="p"))
-    await queue.enqueue_many(jobs("d", lane="p", delay=60_000) + jobs("n"))
+    await queue.enqueue_many(jobs("d", lane="p", delay_ms=60_000) + jobs("n"))
     assert await queue.lane("!o").purge() == 3
     assert (await queue.lane("p").info()).waiting == 3
     assert_sound(server, queue)

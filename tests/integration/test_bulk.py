@@ -321,7 +321,7 @@ async def test_a_full_lane_is_an_outcome_or_an_error(queue: rota.Queue) -> None:
 
 async def test_a_backlog_counts_what_is_delayed_and_not_what_runs(queue: rota.Queue) -> None:
     await queue.lane("t0").set(backlog=3)
-    batch = [JobSpec(task="t", lane="t0", delay=60_000), *specs(4)]
+    batch = [JobSpec(task="t", lane="t0", delay_ms=60_000), *specs(4)]
     assert counted(await queue.enqueue_many(batch)) == {"created": 3, "lane_full": 2}
     async with queue.consumer() as consumer:
         assert len(await consumer.claim(2)) == 2

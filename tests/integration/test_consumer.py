@@ -380,10 +380,10 @@ async def test_a_delayed_job_starts_on_time_without_polling(
     server: Server, queue: rota.Queue
 ) -> None:
     """The time is told to a sleeper by the bell; then a timer waits, not a loop."""
-    jobs, took = await waits_for(server, queue, lambda: queue.enqueue(spec(delay=700)))
+    jobs, took = await waits_for(server, queue, lambda: queue.enqueue(spec(delay_ms=700)))
     assert len(jobs) == 1
     assert 0.69 < took < 0.7 + LATE_S
-    await queue.enqueue(spec(delay=700))
+    await queue.enqueue(spec(delay_ms=700))
     began = time.monotonic()
     async with consumer_of(queue) as consumer:
         assert len(await consumer.claim(1, wait=5)) == 1
@@ -391,8 +391,8 @@ async def test_a_delayed_job_starts_on_time_without_polling(
 
 
 async def test_an_earlier_due_time_is_told_to_sleepers(server: Server, queue: rota.Queue) -> None:
-    await queue.enqueue(spec(delay=60_000))
-    early = spec(delay=300)
+    await queue.enqueue(spec(delay_ms=60_000))
+    early = spec(delay_ms=300)
     jobs, took = await waits_for(server, queue, lambda: queue.enqueue(early))
     assert ids(jobs) == [early.id]
     assert 0.29 < took < 0.3 + LATE_S
@@ -440,7 +440,7 @@ async def test_nothing_is_handed_out_after_a_pause_has_returned(
         waiting = asyncio.create_task(consumer.claim(5, wait=0.6))
         await idle(server, queue)
         await lane.pause()
-        await queue.enqueue_many([spec(), spec(delay=100), spec()])
+        await queue.enqueue_many([spec(), spec(delay_ms=100), spec()])
         assert await waiting == []
         info = await lane.info()
         assert info.state == "paused"

@@ -105,18 +105,18 @@ async def until_parked(server: Server) -> None:
 
 async def test_a_sleeper_sets_its_timer_anew(server: Server, queue: rota.Queue) -> None:
     """A job due earlier than what a parked consumer waits for comes on its own time."""
-    await queue.enqueue(spec("late", delay=60_000))
+    await queue.enqueue(spec("late", delay_ms=60_000))
     async with queue.consumer() as consumer:
         waiting = asyncio.create_task(ids(consumer, wait=20))
         await until_parked(server)
         started = time.monotonic()
-        await queue.enqueue(spec("soon", delay=300))
+        await queue.enqueue(spec("soon", delay_ms=300))
         assert await waiting == ["soon"]
         assert 0.29 <= time.monotonic() - started < 0.3 + LATE
 
 
 async def test_what_is_delayed_does_not_count_as_waiting(queue: rota.Queue) -> None:
-    await queue.enqueue_many([spec(f"j{i}", lane="a", delay=60_000) for i in range(3)])
+    await queue.enqueue_many([spec(f"j{i}", lane="a", delay_ms=60_000) for i in range(3)])
     info, lane = await queue.info(), await queue.lane("a").info()
     assert (info.waiting, info.delayed, info.lanes_waiting, info.lanes_ready) == (0, 3, 0, 0)
     assert (lane.waiting, lane.delayed, lane.oldest_wait, lane.state) == (0, 3, None, "idle")
@@ -130,8 +130,8 @@ async def test_jobs_join_their_lane_in_due_order(timed: tuple[rota.Queue, Clock]
     queue, clock = timed
     await queue.enqueue_many(
         [
-            spec("c", delay=300), spec("a1", delay=100), spec("b", delay=200),
-            spec("a2", delay=100), spec("now"), spec("a3", at=clock.now + 100),
+            spec("c", delay_ms=300), spec("a1", delay_ms=100), spec("b", delay_ms=200),
+            spec("a2", delay_ms=100), spec("now"), spec("a3", at_ms=clock.now + 100),
         ]
     )  # fmt: skip
     async with queue.consumer() as consumer:
@@ -149,7 +149,7 @@ async def test_a_delayed_jobs_priority_counts_when_it_is_due(
 ) -> None:
     queue, clock = timed
     await queue.enqueue_many(
-        [spec("low", delay=100, priority=-5), spec("high", delay=100, priority=5), spec("mid")]
+        [spec("low", delay_ms=100, priority=-5), spec("high", delay_ms=100, priority=5), spec("mid")]
     )
     clock.advance(100)
     async with queue.consumer() as consumer:
@@ -163,7 +163,7 @@ async def test_a_delayed_job_does_not_hold_back_its_sequence(
     queue, clock = timed
     fields: dict[str, Any] = {"lane": lane, "ordering_key": "k" if lane == "keyed" else None}
     await queue.enqueue_many(
-        [spec("1", **fields), spec("later", delay=100, **fields), spec("2", **fields)]
+        [spec("1", **fields), spec("later", delay_ms=100, **fields), spec("2", **fields)]
     )
     async with queue.consumer(prefetch=10) as consumer:
         assert await ids(consumer) == ["1", "2"]
@@ -179,7 +179,7 @@ async def test_a_delayed_job_falls_due_while_its_sequence_is_held(
 ) -> None:
     queue, clock = timed
     fields: dict[str, Any] = {"lane": lane, "ordering_key": "k" if lane == "keyed" else None}
-    await queue.enqueue_many([spec("1", **fields), spec("due", delay=100, priority=9, **fields)])
+    await queue.enqueue_many([spec("1", **fields), spec("due", delay_ms=100, priority=9, **fields)])
     async with queue.consumer(prefetch=1) as consumer, queue.consumer() as other:
         (held,) = await consumer.claim()
         clock.advance(100)
@@ -244,7 +244,7 @@ async def test_a_job_that_expired_goes_to_the_dead_unrun(
 async def test_an_expired_job_lets_its_sequence_go_on(timed: tuple[rota.Queue, Clock]) -> None:
     queue, clock = timed
     await queue.enqueue_many(
-        [spec("1", ordering_key="k", expires_in=100), spec("2", ordering_key="k")]
+        [spec("1", ordering_key="k", expires_in_ms=100), spec("2", ordering_key="k")]
     )
     clock.advance(100)
     async with queue.consumer() as consumer:
@@ -256,7 +256,7 @@ async def test_an_expired_job_lets_its_sequence_go_on(timed: tuple[rota.Queue, C
 async def test_a_delayed_job_expires_by_when_it_may_start(timed: tuple[rota.Queue, Clock]) -> None:
     queue, clock = timed
     await queue.enqueue_many(
-        [spec("fits", delay=50, expires_in=51), spec("late", delay=50, expires_in=60)]
+        [spec("fits", delay_ms=50, expires_in_ms=51), spec("late", delay_ms=50, expires_in_ms=60)]
     )
     async with queue.consumer() as consumer:
         clock.advance(50)
@@ -343,7 +343,7 @@ async def test_thousands_due_in_the_same_second(server: Server, queue: rota.Queu
     raw.slowlog_reset()
     due = round(time.time() * 1000) + 2500
     await queue.enqueue_many(
-        spec(f"{i:05}", lane=f"t{i % LANES}", at=due + i // LANES % 10) for i in range(JOBS)
+        spec(f"{i:05}", lane=f"t{i % LANES}", at_ms=due + i // LANES % 10) for i in range(JOBS)
     )
     calls, used = _spent(server)
     stop = asyncio.Event()

@@ -175,7 +175,7 @@ async def test_two_hundred_idle_consumers_cost_two_commands_a_second(
         await asyncio.sleep(0.2)
         cpu = time.process_time()
         assert await idle_cost(server, 2.0) <= 2
-        await queue.enqueue(spec("delayed", delay=3_600_000))
+        await queue.enqueue(spec("delayed", delay_ms=3_600_000))
         await asyncio.sleep(0.2)
         assert await idle_cost(server, 2.0) <= 2
         await queue.lane("p").pause()
@@ -232,7 +232,7 @@ async def test_jobs_due_in_small_steps_cost_a_look_each(server: Server, queue_na
     """No polling towards a due time, no spin just before it."""
     async with open_queue(server, queue_name, beat=LONG_BEAT) as queue:
         async with queue.consumer() as consumer:
-            await queue.enqueue_many(spec(delay=200 + 20 * n) for n in range(20))
+            await queue.enqueue_many(spec(delay_ms=200 + 20 * n) for n in range(20))
             began, late = time.time(), []
             before = commands_sent(server)
             for n in range(20):

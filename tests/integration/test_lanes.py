@@ -328,7 +328,7 @@ async def test_a_priority_survives_every_path(queue: rota.Queue, path: str, lane
             ordering_key="k" if lane == "keyed" else None,
             id=f"j{i}",
             priority=priority,
-            delay=1 if path == "delayed" else 0,
+            delay_ms=1 if path == "delayed" else 0,
         )
         for i, priority in enumerate(order)
     ]
@@ -497,7 +497,7 @@ async def test_numbers_of_other_classes_are_stored_as_numbers(queue: rota.Queue)
         lane="a",
         max_attempts=Whole.TWO,
         timeout=Real(2),
-        delay=Whole.TWO,
+        delay_ms=Whole.TWO,
         priority=Whole.TWO,
     )
     await queue.enqueue(spec)
@@ -512,7 +512,7 @@ async def test_a_lane_is_told_as_it_stands(queue: rota.Queue) -> None:
     assert (await lane.info()).state == "idle"
     await lane.set(ceiling=3, weight=2.5)
     await fill(queue, "a", 4)
-    await queue.enqueue(JobSpec(task="t", lane="a", delay=60_000))
+    await queue.enqueue(JobSpec(task="t", lane="a", delay_ms=60_000))
     info = await lane.info()
     assert (info.waiting, info.delayed, info.running) == (4, 1, 0)
     assert (info.ceiling, info.weight, info.state) == (3, 2.5, "ready")

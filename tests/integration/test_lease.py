@@ -295,7 +295,7 @@ async def test_wall_clocks_decide_nothing(
             timeout=20,
         )
         began = time.monotonic()
-        delayed = [spec(f"d{n % 4}", payload=b'{"seconds": 0}', delay=1000) for n in range(40)]
+        delayed = [spec(f"d{n % 4}", payload=b'{"seconds": 0}', delay_ms=1000) for n in range(40)]
         await queue.enqueue_many(delayed)
         await queue.enqueue_many(work("long", 10, 2 * SHORT_LEASE))
         await completed(valkey, queue, 50)

@@ -233,8 +233,8 @@ async def test_the_server_never_reads_the_payload(queue: rota.Queue) -> None:
     await queue.enqueue_many(
         [
             rota.JobSpec(task="t", payload=payload),
-            rota.JobSpec(task="t", payload=payload, delay=1, ordering_key="k"),
-            rota.JobSpec(task="t", payload=b"\n\n" + payload, delay=1, lane="!o"),
+            rota.JobSpec(task="t", payload=payload, delay_ms=1, ordering_key="k"),
+            rota.JobSpec(task="t", payload=b"\n\n" + payload, delay_ms=1, lane="!o"),
         ]
     )
     seen: list[bytes] = []

@@ -123,7 +123,7 @@ def test_an_idle_thread_wakes_at_once_and_on_time(server: Server, queue: rota.Qu
         assert time.monotonic() - began < 0.5
         waiting = Waiting(consumer)
         until_parked(server)
-        queue.sync.enqueue(spec(delay=400))
+        queue.sync.enqueue(spec(delay_ms=400))
         began = time.monotonic()
         consumer.complete(waiting.result())
         assert 0.38 < time.monotonic() - began < 0.8

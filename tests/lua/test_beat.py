@@ -14,7 +14,7 @@ UNCHANGED = {"dead_max": "", "dead_age": "", "paused": ""}
 
 
 def test_a_beat_brings_back_what_is_due_by_pages(desk: Desk) -> None:
-    desk.add(*[f"j{i}" for i in range(5)], delay=10)
+    desk.add(*[f"j{i}" for i in range(5)], delay_ms=10)
     for lane in ("b", "d", "e"):
         desk.run(desk.store.pause(lane, reason=None, by=None, until=(desk.clock.now + 10) / 1000))
         desk.run(desk.store.block(lane, 0.01, reason=None, by=None))
@@ -42,7 +42,7 @@ def test_kept_tags_behind_the_rotation_are_pruned_by_pages(desk: Desk) -> None:
 
 
 def test_a_beat_when_nothing_is_due_changes_nothing(desk: Desk) -> None:
-    desk.add("j", delay=5_000)
+    desk.add("j", delay_ms=5_000)
     desk.silence()
     before = desk.dump()
     assert desk.beat() == 5
@@ -94,7 +94,7 @@ def test_a_debt_is_passed_on_when_somebody_must_look(
     if ready:
         desk.add("j")
     if due:
-        desk.add("late", delay=due)
+        desk.add("late", delay_ms=due)
     if shut:
         desk.run(desk.store.shut_gate(reason=None, by=None))
     desk.silence()
@@ -109,7 +109,7 @@ def test_an_earlier_due_time_wakes_the_sleepers(
     desk: Desk, first: int, second: int, rings: bool
 ) -> None:
     def delay(seconds: int) -> None:
-        desk.add(f"j{seconds}", delay=seconds * 1000)
+        desk.add(f"j{seconds}", delay_ms=seconds * 1000)
 
     def retry(seconds: int) -> None:
         desk.settle(("r", "retry", seconds * 1000))

@@ -85,7 +85,7 @@ def test_a_purge_takes_what_waits_and_leaves_what_runs(desk: Desk, limit: int) -
     desk.add("t1", "t2", key="blocked")
     desk.add("u1", "u2", key="free")
     desk.add("j1", "j2", priority=-1)
-    desk.add("d1", "d2", delay=9)
+    desk.add("d1", "d2", delay_ms=9)
     desk.add("other", lane="b")
     desk.claim(1)
     assert desk.claim(1) == [["other"]]

@@ -23,7 +23,7 @@ def test_the_record_is_place_and_times_then_header_then_payload(desk: Desk) -> N
 
 
 def test_a_delayed_job_has_no_place_yet(desk: Desk) -> None:
-    desk.add("j", delay=5, priority=7)
+    desk.add("j", delay_ms=5, priority=7)
     assert str(desk.raw.get(desk.key("job", "j"))).startswith(
         f"+{1:016d},{0:013d},{desk.clock.now}\n"
     )
@@ -94,7 +94,7 @@ def test_odd_names_do_not_meet(
 
 def test_an_id_is_taken_while_its_job_exists(desk: Desk) -> None:
     assert desk.add("j", "j") == ["created", "duplicate"]
-    assert desk.add("j", lane="b", delay=5) == ["duplicate"]
+    assert desk.add("j", lane="b", delay_ms=5) == ["duplicate"]
     desk.claim()
     assert desk.add("j") == ["duplicate"]
     desk.settle(("j", "bury", 0))
@@ -109,7 +109,7 @@ def test_an_id_is_taken_while_its_job_exists(desk: Desk) -> None:
 
 def test_a_backlog_counts_what_waits_and_what_is_delayed(desk: Desk) -> None:
     desk.run(desk.store.lane_set("a", backlog=3))
-    assert desk.add("j1", "j1", delay=9) == ["created", "duplicate"]
+    assert desk.add("j1", "j1", delay_ms=9) == ["created", "duplicate"]
     assert desk.add("j2", "j3", "j4", "j2") == ["created", "created", "lane_full", "duplicate"]
     assert desk.add("j5", lane="b") == ["created"]
     desk.claim(1)  # in flight counts no more
@@ -157,7 +157,7 @@ def test_batches_of_any_size(desk: Desk, size: int, lanes: int) -> None:
             id=f"j{i}",
             lane=f"lane{i % lanes}",
             ordering_key="k" if i % 3 == 0 else None,
-            delay=9 if i % 5 == 0 else 0,
+            delay_ms=9 if i % 5 == 0 else 0,
         )
         for i in range(size)
     ]
@@ -175,11 +175,11 @@ def test_only_work_that_may_be_served_joins_the_ring(desk: Desk) -> None:
     desk.silence()
     for lane in ("paused", "blocked", "stopped"):
         desk.add(f"{lane}1", lane=lane)
-    desk.add("later", delay=10_000)
+    desk.add("later", delay_ms=10_000)
     assert desk.zset("ring") == {}
     assert desk.bell() == 1, "the delayed job is the first thing due after the block"
     desk.silence()
-    desk.add("much later", delay=20_000)
+    desk.add("much later", delay_ms=20_000)
     assert desk.bell() == 0
     desk.add("now", lane="b")
     assert desk.zset("ring") == {"b": 1}

@@ -72,7 +72,7 @@ def test_a_claim_numbered_by_reconciling_bounces(desk: Desk) -> None:
 
 def test_a_shut_gate_hands_out_nothing_and_moves_nothing(desk: Desk) -> None:
     desk.add("j1")
-    desk.add("late", delay=5, lane="b")
+    desk.add("late", delay_ms=5, lane="b")
     desk.run(desk.store.shut_gate(reason=None, by=None))
     desk.clock.advance(5)
     desk.silence()
@@ -96,7 +96,7 @@ def test_completed_jobs_free_what_the_same_call_claims(desk: Desk) -> None:
 
 def test_due_jobs_come_back_in_due_order_within_bounds(desk: Desk) -> None:
     """Later ones were enqueued first; each page of a claim takes the earliest."""
-    jobs = [JobSpec(task="t", id=f"j{i:03}", lane="a", delay=1000 - i // 2) for i in range(450)]
+    jobs = [JobSpec(task="t", id=f"j{i:03}", lane="a", delay_ms=1000 - i // 2) for i in range(450)]
     desk.add_specs(jobs)
     desk.clock.advance(1000)
     taken = [id for (id,) in desk.claim(1000)]
@@ -275,7 +275,7 @@ def test_a_new_busy_period_begins_when_a_claim_finds_nothing_at_all(desk: Desk) 
 def test_a_claim_rings_on_and_deletes_stale_wakes(
     desk: Desk, jobs: int, want: int, park: bool, before: int, after: int
 ) -> None:
-    desk.add("delayed", delay=9)
+    desk.add("delayed", delay_ms=9)
     if jobs:
         desk.add(*[f"j{i}" for i in range(jobs)])
     desk.silence()
@@ -293,7 +293,7 @@ def test_the_bell_holds_64_wakes(desk: Desk) -> None:
 
 def test_due_is_told_when_slots_stay_free(desk: Desk) -> None:
     desk.add("j")
-    desk.add("later", delay=7_000)
+    desk.add("later", delay_ms=7_000)
     assert desk.exchange(1).due is None
     assert desk.exchange(1).due == 7
     desk.run(desk.store.block("b", 3, reason=None, by=None))

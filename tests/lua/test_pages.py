@@ -21,7 +21,7 @@ def look(desk: Desk) -> Inspector:
 def test_where_a_job_stands(desk: Desk, look: Inspector) -> None:
     desk.add("waiting", "running", "retried", "dead", "done")
     desk.add("s1", "s2", key="k")
-    desk.add("delayed", delay=5_000)
+    desk.add("delayed", delay_ms=5_000)
     desk.claim(9, 1)
     desk.settle(
         ("waiting", "release", 0),
@@ -70,7 +70,7 @@ def test_a_lanes_oldest_wait_counts_what_may_not_be_claimed_too(
         return desk.run(look.lane(lane)).oldest_wait
 
     assert wait() is None
-    desk.add("d", delay=1_000)
+    desk.add("d", delay_ms=1_000)
     assert wait() is None
     desk.add("s1", "s2", key="k")
     desk.clock.advance(1_000)
@@ -166,7 +166,7 @@ def test_consumers_are_listed_with_what_they_hold(desk: Desk) -> None:
 
 def test_the_queue_in_numbers(desk: Desk, look: Inspector) -> None:
     desk.add("j1", "j2", "j3")
-    desk.add("late", delay=5)
+    desk.add("late", delay_ms=5)
     desk.run(desk.store.pause("p", reason=None, by=None, until=None))
     desk.claim(2)
     desk.settle(("j1", "bury", 0), ("j2", "complete", 0))

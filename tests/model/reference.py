@@ -337,7 +337,7 @@ class Reference:
         number = self.sequence_number
         key = "" if spec.lane.startswith("!") else spec.ordering_key
         job = Job(spec.id, spec.lane, key, spec.priority, spec.on_dead, number)
-        job.due = self.now + spec.delay if spec.delay else spec.at or 0
+        job.due = self.now + spec.delay_ms if spec.delay_ms else spec.at_ms or 0
         if job.due > self.now:
             job.state = "delayed"
         else:

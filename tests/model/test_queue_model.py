@@ -71,8 +71,8 @@ def specs(draw: st.DrawFn) -> JobSpec:
         lane=lane,
         ordering_key=draw(st.sampled_from(KEYS)) if keyed else None,
         priority=draw(st.sampled_from((0, 0, 0, 1, -1, 1000, -1000))),
-        delay=delay,
-        at=instant,
+        delay_ms=delay,
+        at_ms=instant,
         on_dead=draw(st.sampled_from(("skip", "hold"))),
     )
 

@@ -16,7 +16,7 @@ from tests.process.programs import Programs
 
 def fill(queue: Queue) -> None:
     specs = [JobSpec(task="t", lane=lane) for lane in ("busy",) * 5 + ("quiet", "[red]odd[/]")]
-    specs += [JobSpec(task="t", lane="later", delay=60_000)]
+    specs += [JobSpec(task="t", lane="later", delay_ms=60_000)]
     specs += [JobSpec(task="t", lane=lane) for lane in ("full", "full", "off", "out")]
     queue.sync.enqueue_many(specs)
     queue.sync.lane("full").set(ceiling=1)

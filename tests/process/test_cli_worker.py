@@ -40,7 +40,7 @@ def test_says_what_it_is_and_ends_a_burst(rota: Programs, queue: Queue, valkey: 
         async def add(n): note(n)
     """)
     queue.sync.enqueue_many(specs("add", 30))
-    queue.sync.enqueue(JobSpec(task="add", payload=b'{"n": 1}', delay=60_000))
+    queue.sync.enqueue(JobSpec(task="add", payload=b'{"n": 1}', delay_ms=60_000))
     done = rota("worker", "app:queue", "--burst", "-c", 7)
     assert done.returncode == 0
     for text in (queue.name, "app:queue", "add", valkey.url, "slots      7", "processes  1", "pid"):

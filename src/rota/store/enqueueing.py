@@ -80,8 +80,8 @@ def _columns(specs: Sequence[JobSpec]) -> Packed:
             [spec.lane for spec in specs],
             _column([False if s.ordering_key is None else s.ordering_key for s in specs]),
             _column([spec.priority or False for spec in specs]),
-            _column([spec.delay or False for spec in specs]),
-            _column([False if spec.at is None else spec.at for spec in specs]),
+            _column([spec.delay_ms or False for spec in specs]),
+            _column([False if spec.at_ms is None else spec.at_ms for spec in specs]),
         ]
     )
 
