@@ -86,6 +86,9 @@ class _Shared:
             raise LeaseLost(f"the lease of consumer {self.id} is gone: its jobs are others' now")
         return answers
 
+    def _beat(self) -> Operation[float | None]:
+        return self._link.store.beat(watched_ms=self._station.keeper.watched_ms)
+
     def _reconcile(self) -> Operation[None]:
         try:
             yield from self._deliveries.reconcile()
@@ -219,7 +222,7 @@ class Consumer(_Shared):
                 metronome.busy(self, left=reply.left)
                 return taken.jobs
             if reply.due == 0 and not reply.entries:
-                await self._link.run(self._link.store.beat())
+                await self._link.run(self._beat())
                 if park:
                     continue
             metronome.idle(self, due_in=reply.due, taken=bool(reply.entries), left=reply.left)
@@ -341,7 +344,7 @@ class SyncConsumer(_Shared):
                 metronome.busy(self, left=reply.left)
                 return taken.jobs
             if reply.due == 0 and not reply.entries:
-                self._link.run_sync(self._link.store.beat())
+                self._link.run_sync(self._beat())
                 if park:
                     continue
             metronome.idle(self, due_in=reply.due, taken=bool(reply.entries), left=reply.left)

@@ -298,7 +298,8 @@ class Fetcher:
             self._ask()
         elif reply.due == 0:
             try:
-                await self.queue.link.run(self.queue.link.store.beat())
+                watched_ms = self.queue.station.keeper.watched_ms
+                await self.queue.link.run(self.queue.link.store.beat(watched_ms=watched_ms))
             except RotaError as error:
                 self._log(error)
             self._ask()

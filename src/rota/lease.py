@@ -8,7 +8,6 @@ acknowledged renewal was *sent*: the server may have given the jobs away by then
 from __future__ import annotations
 
 import logging
-import os
 import random
 import threading
 import time
@@ -46,7 +45,8 @@ class LeaseKeeper:
         self._watches: list[Callable[[], None]] = []
         self._change = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._pid = os.getpid()
+        self._since = time.monotonic()
+        self._lost_last = False
         self._logs = Sparingly()
 
     def add(
@@ -54,6 +54,9 @@ class LeaseKeeper:
     ) -> None:
         """From now on `consumer`, which joined at `since` (monotonic), is kept alive."""
         with self._change:
+            if not self._leases and not self._lost_last:
+                self._since = time.monotonic()
+            self._lost_last = False
             self._leases[consumer] = _Lease(seconds, since + seconds, on_lost)
             if self._thread is None:
                 self._thread = threading.Thread(
@@ -64,8 +67,14 @@ class LeaseKeeper:
 
     def remove(self, consumer: str) -> None:
         with self._change:
-            self._leases.pop(consumer, None)
+            if self._leases.pop(consumer, None) is not None:
+                self._lost_last = False
             self._change.notify()
+
+    @property
+    def watched_ms(self) -> int:
+        """For how long it has kept leases without a break, those lost meanwhile included."""
+        return round((time.monotonic() - self._since) * 1000)
 
     def watch(self, look: Callable[[], None]) -> None:
         """Calls `look` from the thread about once a second."""
@@ -153,6 +162,7 @@ class LeaseKeeper:
             lost = [(c, lease) for c, lease in self._leases.items() if lease.deadline <= now]
             for consumer, _ in lost:
                 del self._leases[consumer]
+            self._lost_last = self._lost_last or bool(lost)
         for consumer, lease in lost:
             logger.warning("the lease of consumer %s is lost", consumer)
             try:
@@ -162,7 +172,7 @@ class LeaseKeeper:
 
     def _keep_time(self, client: Client) -> None:
         try:
-            client.run(self._link.store.beat())
+            client.run(self._link.store.beat(watched_ms=self.watched_ms))
         except Exception as error:
             self._log("beat failed, trying again: %s", error)
 

@@ -107,7 +107,11 @@ class JobSpec:
         self._set("id", self.id, names.job_id(self.id))
         if not isinstance(self.payload, bytes):
             raise PayloadError(f"payload: expected bytes, given a {type(self.payload).__name__}")
-        timed = self.at_ms is not None or self.expires_in_ms is not None or self.expires_at_ms is not None
+        timed = (
+            self.at_ms is not None
+            or self.expires_in_ms is not None
+            or self.expires_at_ms is not None
+        )
         if timed or self.delay_ms or type(self.delay_ms) is not int:
             self._check_times()
         attempts = config.whole(self.max_attempts, 1, config.MAX_ATTEMPTS, "max_attempts")
@@ -123,7 +127,9 @@ class JobSpec:
             object.__setattr__(self, name, checked)
 
     def _check_times(self) -> None:
-        self._set("delay_ms", self.delay_ms, config.whole(self.delay_ms, 0, MAX_DELAY_MS, "delay_ms"))
+        self._set(
+            "delay_ms", self.delay_ms, config.whole(self.delay_ms, 0, MAX_DELAY_MS, "delay_ms")
+        )
         for name in ("at_ms", "expires_at_ms"):
             given = getattr(self, name)
             if given is not None:
@@ -138,7 +144,11 @@ class JobSpec:
                     f"expires: expected later than the delay of {self.delay_ms} ms, "
                     f"given {ends} ms after enqueueing"
                 )
-        if self.expires_at_ms is not None and self.at_ms is not None and self.expires_at_ms <= self.at_ms:
+        if (
+            self.expires_at_ms is not None
+            and self.at_ms is not None
+            and self.expires_at_ms <= self.at_ms
+        ):
             raise ConfigError(
                 f"expires: expected an instant after `at` ({self.at_ms}), given {self.expires_at_ms}"
             )

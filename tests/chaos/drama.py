@@ -120,9 +120,6 @@ class Drama:
         self._took["drain"] = time.monotonic() - self._began - sum(self._took.values())
 
     async def _is_drained(self) -> bool:
-        # A fleet whose every worker is killed within half a lease keeps no time, and then no
-        # death is counted: here one that runs nothing keeps it.
-        await self.queue.link.run(self.queue.link.store.beat())
         await self._operate()
         info = await self.queue.info()
         left = info.waiting, info.running, info.delayed

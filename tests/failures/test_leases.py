@@ -184,7 +184,7 @@ async def test_a_consumer_marked_gone_and_left_is_finished_by_anyone(
     from rota import scripts
 
     def one_page() -> rota.scripting.Operation[bool]:
-        more, _, _ = yield from scripts.beat(keys, limit=100)
+        more, _, _ = yield from scripts.beat(keys, limit=100, watched_ms=0)
         return more
 
     assert await queue.link.run(one_page())  # and its worker dies here

@@ -114,5 +114,6 @@ class Hand:
         return await self.queue.link.run(self._store.leave(self.id))
 
 
-async def beat(queue: rota.Queue) -> None:
-    await queue.link.run(queue.link.store.beat())
+async def beat(queue: rota.Queue, *, watched_ms: int = 0) -> None:
+    """As a caller that has kept leases for so long: 0 is a newcomer."""
+    await queue.link.run(queue.link.store.beat(watched_ms=watched_ms))

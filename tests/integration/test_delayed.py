@@ -149,7 +149,11 @@ async def test_a_delayed_jobs_priority_counts_when_it_is_due(
 ) -> None:
     queue, clock = timed
     await queue.enqueue_many(
-        [spec("low", delay_ms=100, priority=-5), spec("high", delay_ms=100, priority=5), spec("mid")]
+        [
+            spec("low", delay_ms=100, priority=-5),
+            spec("high", delay_ms=100, priority=5),
+            spec("mid"),
+        ]
     )
     clock.advance(100)
     async with queue.consumer() as consumer:

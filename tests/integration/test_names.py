@@ -103,7 +103,9 @@ async def test_odd_lanes_can_be_steered(server: Server, queue: rota.Queue, delay
 
 
 async def test_odd_names_wait_out_a_delay(queue: rota.Queue) -> None:
-    batch = [rota.JobSpec(task="t", lane=name, ordering_key=name, id=name, delay_ms=1) for name in ODD]
+    batch = [
+        rota.JobSpec(task="t", lane=name, ordering_key=name, id=name, delay_ms=1) for name in ODD
+    ]
     await queue.enqueue_many(batch)
     async with queue.consumer() as consumer:
         jobs: list[rota.Job] = []

@@ -247,13 +247,14 @@ class Reference:
                 del self.blockers[lane, name[1]]
             self._touched.add(lane)
 
-    def beat(self) -> None:
+    def beat(self, watched: int = 0) -> None:
+        """`watched`: for how long the caller was there without a break, and would have beaten."""
         gap = 0 if self.last_beat is None else self.now - self.last_beat
         self.last_beat = self.now
         self._promote()
         for name, consumer in list(self.consumers.items()):
             if consumer.deadline <= self.now:
-                spared = gap > consumer.lease / 2
+                spared = gap > consumer.lease / 2 and watched > gap
                 self._take_back(name, blame=not spared)
         self.owed = {lane: tag for lane, tag in self.owed.items() if tag >= self.vt}
         self.sweeping = False

@@ -343,14 +343,14 @@ class QueueModel(RuleBasedStateMachine):
         if due is not None and due + beside > 0:
             self.ref.now = self.clock.advance(int(due) + beside)
 
-    @rule()
-    def beat(self) -> None:
+    @rule(watched=st.sampled_from((0, LEASE, 10**9)))
+    def beat(self, watched: int = 0) -> None:
         def expected() -> float | None:
-            self.ref.beat()
+            self.ref.beat(watched)
             due = self.ref.next_due()
             return None if due is None else due / 1000
 
-        self.both(self.store.beat(), expected)
+        self.both(self.store.beat(watched_ms=watched), expected)
 
     @rule(crashes=st.integers(1, 4), want=wants, prefetch=prefetches, starts=st.booleans())
     def crash(self, crashes: int, want: int, prefetch: int, starts: bool) -> None:

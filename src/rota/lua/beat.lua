@@ -1,17 +1,19 @@
 #!lua flags=allow-oom
 -- include: clock bell lists record sequence_name delivery holding limits turn reconcile offer changes give_back bury forget dead_job retention promote next_due reap
--- args: limit
+-- args: limit watched_ms
 -- resend: yes
 -- Keeps the queue's time, bounded by `limit` per kind: brings back what has fallen due, takes
 -- back the jobs of consumers whose lease ended, prunes kept tags and dead jobs, carries on a paged
--- change.
+-- change. watched_ms: for how long the caller has kept leases in this queue without a break.
 -- Reply: more (1: call again), due (ms until the next thing falls due; -1 nothing), reaped
 local last = tonumber(redis.call('HGET', k_config, 'beat') or now)
 redis.call('HSET', k_config, 'beat', now)
 local more = promote(limit)
 
--- A consumer whose lease ended while nobody beat (the server was away) is spared: that its
--- worker did not renew says nothing of its jobs.
+-- A consumer whose lease ended while nobody beat is spared if the caller was there all the time: then
+-- it was the server that was away, and that a worker did not renew says nothing of its jobs. A
+-- newcomer is no such witness: all workers may have died of those jobs.
+local silence = now - last
 local reaped = 0
 local gone = redis.call('ZRANGEBYSCORE', k_consumers, '-inf', now, 'WITHSCORES', 'LIMIT', 0, 20)
 for i = 1, #gone, 2 do
@@ -19,7 +21,7 @@ for i = 1, #gone, 2 do
   if deadline ~= '-inf' then
     local lease = tonumber(redis.call('HGET', k_consumer(consumer), '!lease') or 0)
     mark_gone(consumer)
-    if now - last > lease / 2 then
+    if silence > lease / 2 and watched_ms > silence then
       redis.call('HSET', k_consumer(consumer), '!spared', 1)
     end
   end

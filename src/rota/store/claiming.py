@@ -101,14 +101,18 @@ class Claiming:
     def pass_on(self, *, beat_ms: int) -> Operation[int]:
         return (yield from scripts.pass_on(self.keys, beat_ms=beat_ms))
 
-    def beat(self) -> Operation[float | None]:
+    def beat(self, *, watched_ms: int = 0) -> Operation[float | None]:
         """Keeps the queue's time until nothing more is due; returns seconds to the next thing.
 
+        `watched_ms`: for how long the caller has kept leases here without a break. One that was
+        there through a silence of the queue is a witness that the server was away.
         At most 100 pages: what is left is carried on by the next beat of anyone.
         """
         due: float | None = None
         for _ in range(BEATS):
-            more, due, _ = yield from scripts.beat(self.keys, limit=BEAT_PAGE)
+            more, due, _ = yield from scripts.beat(
+                self.keys, limit=BEAT_PAGE, watched_ms=watched_ms
+            )
             if not more:
                 break
         return due
