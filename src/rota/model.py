@@ -80,7 +80,8 @@ class JobSpec:
     made with the spec, so enqueueing the same spec again stores nothing while its job exists.
     Its times are milliseconds, as their names say (`task.options` takes seconds): `delay_ms` from
     the server's now, `at_ms` since 1970. A job not started `expires_in_ms` after it was enqueued,
-    or by the instant `expires_at_ms`, goes to the dead unrun. Every field is checked here: ConfigError, PayloadError.
+    or by the instant `expires_at_ms`, goes to the dead unrun. Every field is checked here:
+    ConfigError, PayloadError.
     """
 
     task: str
@@ -150,7 +151,8 @@ class JobSpec:
             and self.expires_at_ms <= self.at_ms
         ):
             raise ConfigError(
-                f"expires: expected an instant after `at` ({self.at_ms}), given {self.expires_at_ms}"
+                f"expires: expected an instant after `at` ({self.at_ms}), "
+                f"given {self.expires_at_ms}"
             )
 
     @property

@@ -95,8 +95,8 @@ class Desk:
         ]
         return list(self.run(self.store.settle(consumer, settlements)))
 
-    def beat(self) -> float | None:
-        return self.run(self.store.beat())
+    def beat(self, watched_ms: int = 0) -> float | None:
+        return self.run(self.store.beat(watched_ms=watched_ms))
 
     # ── looking ─────────────────────────────────────────────────────────────────────────────
 

@@ -38,11 +38,11 @@ def test_a_delayed_job_has_no_place_yet(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("options", "delayed"),
     [
-        ({"delay": 1}, True),
-        ({"delay": 0}, False),
-        ({"at": 1_700_000_000_001}, True),
-        ({"at": 1_700_000_000_000}, False),
-        ({"at": 0}, False),
+        ({"delay_ms": 1}, True),
+        ({"delay_ms": 0}, False),
+        ({"at_ms": 1_700_000_000_001}, True),
+        ({"at_ms": 1_700_000_000_000}, False),
+        ({"at_ms": 0}, False),
     ],
 )
 def test_what_is_due_now_waits_for_nothing(

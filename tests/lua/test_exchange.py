@@ -104,7 +104,7 @@ def test_due_jobs_come_back_in_due_order_within_bounds(desk: Desk) -> None:
     desk.clean()
     while page := desk.claim(1000):
         taken += [id for (id,) in page]
-    assert taken == [job.id for job in sorted(jobs, key=lambda job: (job.delay, job.id))]
+    assert taken == [job.id for job in sorted(jobs, key=lambda job: (job.delay_ms, job.id))]
     desk.clean()
 
 

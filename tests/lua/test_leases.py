@@ -127,14 +127,24 @@ def test_what_cannot_have_started_dies_no_death(desk: Desk) -> None:
     desk.clean()
 
 
-@pytest.mark.parametrize(("gap", "counted"), [(LEASE // 2, True), (LEASE // 2 + 1, False)])
-def test_a_server_that_was_away_blames_nobody(desk: Desk, gap: int, counted: bool) -> None:
+@pytest.mark.parametrize(
+    ("gap", "watched", "counted"),
+    [
+        (LEASE // 2, LEASE, True),
+        (LEASE // 2 + 1, LEASE, False),
+        (LEASE // 2 + 1, LEASE // 2 + 1, True),  # a newcomer: all workers may have died
+        (LEASE // 2 + 1, 0, True),
+    ],
+)
+def test_a_server_that_was_away_blames_nobody(
+    desk: Desk, gap: int, watched: int, counted: bool
+) -> None:
     desk.add("j")
     desk.claim()
     desk.clock.advance(LEASE - gap)
     desk.beat()
     desk.clock.advance(gap)
-    desk.beat()
+    desk.beat(watched)
     assert (desk.hash("deaths") == {"j": "1"}) is counted
     assert desk.zset("pending", "a") == {"j": 1}
     desk.clean()

@@ -344,7 +344,8 @@ class Reference:
         else:
             job.place = number - spec.priority * PRIORITY_STEP
         self.jobs[spec.id] = job
-        if spec.lane not in self.ring and job.state == "waiting":
+        is_entry = job.sequence is None or self.is_free(job.sequence)
+        if spec.lane not in self.ring and job.state == "waiting" and is_entry:
             self._touched.add(spec.lane)
 
     def exchange(
