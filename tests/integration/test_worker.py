@@ -401,7 +401,7 @@ async def test_a_queue_whose_worker_is_full_is_served_by_another(
                 await eventually_async(
                     lambda n=n: len(where) == n, "nobody runs the job", timeout=1
                 )
-            await other.enqueue(work.options(delay_ms=0.2).spec())
+            await other.enqueue(work.options(delay=0.2).spec())
             await eventually_async(lambda: len(where) == 6, "nobody keeps the time", timeout=1)
             release.set()
         assert where == ["free"] * 6
@@ -441,7 +441,7 @@ async def test_a_burst_leaves_and_counts_what_may_not_run(
     await queue.lane("blocked").block(60)
     for lane in ("paused", "blocked", "free"):
         await work.options(lane=lane).enqueue()
-    await work.options(delay_ms=60).enqueue()
+    await work.options(delay=60).enqueue()
     assert await burst(queue) == Drained(done=1, retried=0, dead=0, left=3)
 
 
