@@ -9,7 +9,8 @@ from weakref import WeakKeyDictionary
 
 from rota.lease import LeaseKeeper
 from rota.link import Link
-from rota.metronome import Metronome, ThreadMetronome
+from rota.metronome import Metronome
+from rota.thread_metronome import ThreadMetronome
 
 
 class Station:

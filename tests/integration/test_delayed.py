@@ -232,7 +232,9 @@ async def test_a_job_that_expired_goes_to_the_dead_unrun(
     timed: tuple[rota.Queue, Clock], kind: str
 ) -> None:
     queue, clock = timed
-    ends: dict[str, Any] = {"expires_in_ms": 100} if kind == "in" else {"expires_at_ms": clock.now + 100}
+    ends: dict[str, Any] = (
+        {"expires_in_ms": 100} if kind == "in" else {"expires_at_ms": clock.now + 100}
+    )
     await queue.enqueue_many([spec("in time", **ends), spec("late", **ends), spec("other")])
     async with queue.consumer() as consumer:
         clock.advance(99)

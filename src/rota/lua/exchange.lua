@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists record sequence_name delivery holding limits turn reconcile offer changes give_back forget complete promote next_due bytes heap take
+-- include: clock bell lists record sequence_name delivery holding limits turn reconcile offer changes give_back forget complete promote next_due bytes heap ring_lanes entries take
 -- args: consumer number want prefetch park done
 -- resend: no
 -- Settles completed jobs and claims up to `want` entries, in one round trip.
