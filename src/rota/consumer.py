@@ -13,7 +13,7 @@ from rota import config
 from rota.connection.faults import Lost
 from rota.deliveries import Decode, Deliveries, Taken
 from rota.endings import Ending, check_ending, settlement
-from rota.errors import LeaseLost, RotaError
+from rota.errors import ConfigError, LeaseLost, RotaError
 from rota.model import Answer, Job
 from rota.scripting import Operation
 from rota.signals import Bury, Release, Retry
@@ -43,6 +43,7 @@ class _Shared:
             station.link.store, lease_ms=round(self._lease * 1000), decode=decode
         )
         self._lost = False
+        self._open = False
 
     @property
     def id(self) -> str:
@@ -64,6 +65,10 @@ class _Shared:
         yield from self._deliveries.join()
         self._lost = False
         self._station.keeper.add(self.id, self._lease, self._mark_lost, since=began)
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise ConfigError("consumer: expected to be used inside its `with` block")
 
     @property
     def _is_alive(self) -> bool:
@@ -138,6 +143,7 @@ class Consumer(_Shared):
     async def __aenter__(self) -> Consumer:
         await self._link.run(self._join())
         self._station.metronome().enter()
+        self._open = True
         return self
 
     async def __aexit__(
@@ -146,6 +152,7 @@ class Consumer(_Shared):
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
+        self._open = False
         if self._mending is not None:
             self._mending.cancel()  # leaving gives back all it holds
         self._station.metronome().gone(self)
@@ -169,6 +176,7 @@ class Consumer(_Shared):
         self, done: Jobs = (), n: int = 1, *, wait: float | timedelta = 0
     ) -> list[Job]:
         """Completes `done` and claims, in one round trip. Raises LeaseLost for `done`."""
+        self._check_open()
         config.whole(n, 1, config.MAX_CLAIM, "n")
         patience = seconds(wait, "wait")
         finished = _each(done)
@@ -284,6 +292,7 @@ class SyncConsumer(_Shared):
     def __enter__(self) -> SyncConsumer:
         self._link.run_sync(self._join())
         self._station.thread_metronome.enter()
+        self._open = True
         return self
 
     def __exit__(
@@ -292,6 +301,7 @@ class SyncConsumer(_Shared):
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
+        self._open = False
         self._station.thread_metronome.gone(self)
         self._station.keeper.remove(self.id)
         try:
@@ -306,6 +316,7 @@ class SyncConsumer(_Shared):
         return self.exchange(n=n, wait=wait)
 
     def exchange(self, done: Jobs = (), n: int = 1, *, wait: float | timedelta = 0) -> list[Job]:
+        self._check_open()
         config.whole(n, 1, config.MAX_CLAIM, "n")
         patience = seconds(wait, "wait")
         finished = _each(done)

@@ -30,7 +30,14 @@ class Dead:
 
         A page may be empty before the last; the cursor is START again after the last.
         """
-        at, id, rows = yield from scripts.dead_page(
+        cursor, jobs, _ = yield from self._page(after, lane, task, limit)
+        return cursor, jobs
+
+    def _page(
+        self, after: Cursor, lane: str | None, task: str | None, limit: int
+    ) -> Operation[tuple[Cursor, list[DeadJob], float]]:
+        """With the server's time, in Unix seconds."""
+        at, id, rows, now = yield from scripts.dead_page(
             self._keys,
             after_at=after[0],
             after_id=after[1],
@@ -38,7 +45,7 @@ class Dead:
             lane=lane or "",
             task=task or "",
         )
-        return (at.decode(), id.decode()), [_dead_job(row) for row in rows]
+        return (at.decode(), id.decode()), [_dead_job(row) for row in rows], now / 1000
 
     def first(self, *, lane: str | None, task: str | None, limit: int) -> Operation[list[DeadJob]]:
         """The first `limit` dead jobs of the lane and task, oldest first."""
@@ -74,13 +81,16 @@ class Dead:
     def _where(
         self, call: Callable[..., Call[list[DeadAnswer]]], lane: str | None, task: str | None
     ) -> Operation[int]:
-        total, cursor = 0, START
+        """Those that were dead when it began: what a worker buries again meanwhile is left."""
+        total, cursor, began = 0, START, 0.0
         while True:
-            cursor, jobs = yield from self.page(cursor, lane=lane, task=task)
-            if jobs:
-                answers = yield from self._each(call, [job.id for job in jobs])
+            cursor, jobs, now = yield from self._page(cursor, lane, task, PAGE)
+            began = began or now
+            ids = [job.id for job in jobs if job.died_at <= began]
+            if ids:
+                answers = yield from self._each(call, ids)
                 total += answers.count("ok")
-            if cursor == START:
+            if cursor == START or float(cursor[0]) / 1000 > began:
                 return total
 
 

@@ -14,6 +14,11 @@ from rota.timing import backoff_delay, milliseconds
 Ending: TypeAlias = Retry | Release | RateLimited | Bury | None
 """None: done. The others are the signals a handler may raise."""
 
+
+class Failed(Retry):
+    """A retry that the handler did not ask for: it raised, or ran out of time."""
+
+
 ERROR_MAX = 4000
 _to_json = msgspec.json.Encoder().encode
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import logging
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 
-from rota.endings import Ending
+from rota.endings import Ending, Failed
 from rota.model import Job
 from rota.signals import Bury, RateLimited, Release, Retry, Signal
 from rota.task import AnyTask
@@ -59,13 +60,13 @@ class Executor:
             return _ending(signal)
         except TimeoutError as error:
             if task.is_async and job.timeout is not None and scope.expired():
-                return Retry(error=f"timed out after {job.timeout:g} s")
+                return Failed(error=f"timed out after {job.timeout:g} s")
             return _failure(error)
         except asyncio.CancelledError:
             current = asyncio.current_task()
             if current is not None and current.cancelling():
                 raise
-            return Retry(error="the handler cancelled itself")
+            return Failed(error="the handler cancelled itself")
         except Exception as error:
             return _failure(error)
         except GeneratorExit:
@@ -81,9 +82,10 @@ class Executor:
             self._threads, context.run, _call, job, task
         )
         try:
-            await asyncio.shield(work)
+            answer = await asyncio.shield(work)
         except asyncio.CancelledError:
             work.add_done_callback(_read_outcome)
+            work.cancel()  # if no thread has begun it, none will
             raise
         finally:
             took = time.monotonic() - began
@@ -97,21 +99,25 @@ class Executor:
                     job.id,
                 )
 
+        if inspect.isawaitable(answer):  # an async handler behind a plain wrapper
+            async with asyncio.timeout(job.timeout):
+                await answer
+
     def close(self) -> None:
         """Starts nothing more; threads that still run are left to themselves."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _read_outcome(work: asyncio.Future[None]) -> None:
+def _read_outcome(work: asyncio.Future[object]) -> None:
     """Of a thread nobody waits for any more: an error unread would be logged as forgotten."""
     if not work.cancelled():
         work.exception()
 
 
-def _call(job: Job, task: AnyTask) -> None:
+def _call(job: Job, task: AnyTask) -> object:
     """In the thread. A StopIteration cannot pass through a future: the job would never end."""
     try:
-        task.function(*job.args, **job.kwargs)
+        return task.function(*job.args, **job.kwargs)
     except StopIteration as error:
         raise RuntimeError("the handler raised StopIteration") from error
 
@@ -119,8 +125,8 @@ def _call(job: Job, task: AnyTask) -> None:
 def _ending(signal: Signal) -> Ending:
     if isinstance(signal, Retry | Release | RateLimited | Bury):
         return signal
-    return Retry(error=repr(signal))
+    return Failed(error=repr(signal))
 
 
-def _failure(error: BaseException) -> Retry:
-    return Retry(error="".join(traceback.format_exception(error)).strip())
+def _failure(error: BaseException) -> Failed:
+    return Failed(error="".join(traceback.format_exception(error)).strip())

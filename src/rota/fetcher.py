@@ -11,9 +11,10 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 from rota.deliveries import Deliveries, Taken
-from rota.endings import Ending, settlement
+from rota.endings import Ending, Failed, settlement
 from rota.errors import LeaseLost, RotaError
 from rota.executor import Executor
 from rota.metronome import Metronome
@@ -70,6 +71,8 @@ class _Running:
     """The entries under way, by task; each knows the job it is at."""
 
     tasks: dict[asyncio.Task[None], Job | None] = field(default_factory=dict)
+    cancelled: set[asyncio.Task[Any] | None] = field(default_factory=set)
+    """Those that were cancelled by the worker, not by what their handlers do."""
 
 
 class Fetcher:
@@ -151,11 +154,16 @@ class Fetcher:
         Handlers that ignore it are left to themselves: `run` ends without them.
         """
         await self._until_ended(grace)
-        for task in self._running.tasks:
-            task.cancel()
+        self.cancel_running()
         await self._until_ended(CANCEL_S)
         self._waits_for_handlers = False
         self._woken.set()
+
+    def cancel_running(self) -> None:
+        """Cancels the handlers that run; their jobs go back uncounted."""
+        for task in list(self._running.tasks):
+            self._running.cancelled.add(task)
+            task.cancel()
 
     async def _until_ended(self, patience: float) -> None:
         """Waits for the entries that run now."""
@@ -344,6 +352,7 @@ class Fetcher:
         self._free_slot(task)
 
     def _free_slot(self, task: asyncio.Task[None]) -> None:
+        self._running.cancelled.discard(task)
         if task in self._running.tasks:
             del self._running.tasks[task]
             self._slots.give_back(1)
@@ -404,7 +413,12 @@ class Fetcher:
         try:
             ending = await self._executor.execute(job, self.queue.find_task(job.task))
         except asyncio.CancelledError:
-            return Release()
+            ending = Failed(error="the handler cancelled its own task")
+        current = asyncio.current_task()
+        if isinstance(ending, Failed) and current in self._running.cancelled:
+            return Release()  # whatever it made of being cancelled
+        while current is not None and current.cancelling():
+            current.uncancel()
         if isinstance(ending, Retry) and ending.error:
             logger.warning(
                 "job %s of task %s failed, attempt %d of %d: %s",
@@ -446,8 +460,7 @@ class Fetcher:
         if self._lease_lost:
             return
         self._lease_lost = True
-        for task in list(self._running.tasks):
-            task.cancel()
+        self.cancel_running()
         self._woken.set()
 
     async def _start_anew(self) -> None:

@@ -42,7 +42,7 @@ class Link:
         self.dead = Dead(keys)
         self._library = library
         self._target = None if url is None else parse_url(url)
-        self._directory = Path.cwd()
+        self._directory = Path.cwd() if url is None else Path()
         self._async_client: AsyncClient | None = None
         self._client: Client | None = None
 

@@ -225,7 +225,7 @@ class Queue:
         return Lane(names.lane_name(name), self.link)
 
     async def lanes(self, limit: int = 1000) -> list[LaneInfo]:
-        """Lanes with work first, then running, configured and paused ones; at most `limit`."""
+        """Lanes with work first, then running, configured, paused, delayed; at most `limit`."""
         return await self.link.run(self.link.inspector.lanes(limit))
 
     async def set(

@@ -64,13 +64,30 @@ class Worker:
             grace=seconds(grace, "grace"),
         )
         self._fetchers: list[Fetcher] = []
+        self._task: asyncio.Task[Drained] | None = None
+        self._running = False
+        self._renew()
+
+    def _renew(self) -> None:
+        """An event belongs to the loop that first waits for it; a worker may run in several."""
         self.started = asyncio.Event()
         """Set once every queue was reached and work is fetched."""
         self._stopping = asyncio.Event()
-        self._task: asyncio.Task[Drained] | None = None
 
     async def run(self, *, burst: bool = False) -> Drained:
-        """Works until stopped; raises Unavailable when a queue cannot be reached at the start."""
+        """Works until stopped; raises Unavailable when a queue cannot be reached at the start.
+
+        One run at a time: a second one is a RuntimeError.
+        """
+        if self._running:
+            raise RuntimeError("this worker runs already")
+        self._running = True
+        try:
+            return await self._run(burst=burst)
+        finally:
+            self._running = False
+
+    async def _run(self, *, burst: bool) -> Drained:
         slots = Slots(self.config.concurrency)
         executor = Executor(threads=self.config.concurrency)
         async with contextlib.AsyncExitStack() as stack:
@@ -89,8 +106,7 @@ class Worker:
                 await self._until_stopped(loops)
             finally:
                 await self._drain(loops)
-                self.started.clear()
-                self._stopping.clear()
+                self._renew()
         return await self._drained(burst=burst)
 
     async def _open_fetcher(
@@ -142,11 +158,15 @@ class Worker:
     async def _drain(self, loops: list[asyncio.Task[None]]) -> None:
         for fetcher in self._fetchers:
             fetcher.stop_fetching()
-        await asyncio.gather(*(f.finish(self.config.grace) for f in self._fetchers))
-        await asyncio.wait(loops, timeout=SETTLE_S)
-        for task in loops:
-            task.cancel()
-        await asyncio.gather(*loops, return_exceptions=True)
+        try:
+            await asyncio.gather(*(f.finish(self.config.grace) for f in self._fetchers))
+            await asyncio.wait(loops, timeout=SETTLE_S)
+        finally:  # also when the stop itself is cancelled: no handler outlives its worker
+            for fetcher in self._fetchers:
+                fetcher.cancel_running()
+            for task in loops:
+                task.cancel()
+            await asyncio.gather(*loops, return_exceptions=True)
 
     async def _close_fetcher(self, fetcher: Fetcher) -> None:
         try:
@@ -186,6 +206,14 @@ class Worker:
 
     async def __aenter__(self) -> Worker:
         self._task = asyncio.create_task(self.run())
+        started = asyncio.create_task(self.started.wait())
+        try:
+            await asyncio.wait([self._task, started], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            started.cancel()
+        if self._task.done():
+            self._task.result()  # it could not start: its error, here and now
+        self._task.add_done_callback(_log_failure)
         return self
 
     async def __aexit__(
@@ -197,3 +225,9 @@ class Worker:
         assert self._task is not None
         self.stop()
         await self._task
+
+
+def _log_failure(task: asyncio.Task[Drained]) -> None:
+    """The block around it goes on; without this line nobody would know that no job runs."""
+    if not task.cancelled() and task.exception() is not None:
+        logger.critical("the worker has ended", exc_info=task.exception())

@@ -630,3 +630,12 @@ async def test_a_default_ceiling_reaches_thousands_of_lanes_in_short_steps(
         now, after = _spent(server)
         assert now - calls >= CROWD // 200, "in pages"
         assert (after - before) / (now - calls) < 10_000, "µs of a step"
+
+
+async def test_a_lane_with_only_delayed_jobs_is_listed(queue: rota.Queue) -> None:
+    await queue.enqueue_many(
+        [JobSpec(task="t", lane="later", delay_ms=60_000) for _ in range(3)]
+        + [JobSpec(task="t", lane="both"), JobSpec(task="t", lane="both", delay_ms=60_000)]
+    )
+    rows = {lane.name: (lane.waiting, lane.delayed) for lane in await queue.lanes()}
+    assert rows == {"later": (0, 3), "both": (1, 1)}

@@ -48,7 +48,7 @@ def reporting() -> Iterator[None]:
         fail(f"{error}\n  Choose another server with --url or ROTA_URL.", SERVER)
     except (Unavailable, Lost, NotSent) as error:
         fail(
-            f"{error}\n  Is the server running? --url or ROTA_URL choose another one.",
+            f"{error}\n  Is the server running? --url chooses another one.",
             SERVER,
         )
     except (ConfigError, PayloadError, UnknownTask) as error:

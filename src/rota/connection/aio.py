@@ -227,8 +227,9 @@ class AsyncClient:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
-            for other in [one for one in self._pools if one.is_closed()]:
-                del self._pools[other]  # its pool knows its loop: neither would go by itself
+            for other in list(self._pools):
+                if other.is_closed():
+                    self._pools.pop(other, None)  # knows its loop: neither would go by itself
             pool = self._pools[loop] = _Pool(self.target, self._size, self._reply_timeout)
             await pool.open()
         return pool

@@ -36,10 +36,12 @@ REPLY_TIMEOUT_S = 10.0
 
 def connection_options(target: Target, address: Address, reply_timeout: float) -> dict[str, Any]:
     """Options of one connection: every time-out set, the client's own retries off."""
+    is_sentinel = target.kind == "sentinel" and address in target.addresses
     options: dict[str, Any] = {
-        "db": target.db,
-        "username": target.username,
-        "password": target.password,
+        # The URL's credentials and database are the server's; sentinels usually have neither.
+        "db": 0 if is_sentinel else target.db,
+        "username": None if is_sentinel else target.username,
+        "password": None if is_sentinel else target.password,
         "socket_timeout": reply_timeout,
         "socket_connect_timeout": CONNECT_TIMEOUT_S,
         "retry": Retry(NoBackoff(), 0),

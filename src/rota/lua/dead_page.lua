@@ -5,7 +5,7 @@
 -- A page of dead jobs, oldest first, after (after_at, after_id); lane and task '' mean any.
 -- Looks at no more than `limit` jobs, so a page may be empty and yet not the last.
 -- Reply: at, id to go on from ('' after the last page), rows {id, at, record, attempts, deaths,
---   error}
+--   error}, now
 
 -- The rank behind (at, id), whether that job is still there or not: by halves among those that
 -- died in the same millisecond, which stand in the order of their ids.
@@ -42,6 +42,6 @@ for i = 1, #page, 2 do
   end
 end
 if #page < 2 * limit then
-  return { '', '', rows }
+  return { '', '', rows, now }
 end
-return { page[#page], page[#page - 1], rows }
+return { page[#page], page[#page - 1], rows, now }
