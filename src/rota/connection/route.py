@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,20 +66,20 @@ def find(route: Route, slot: int) -> Steps:
         case "embedded":
             route.found = yield Embedded()
         case "sentinel":
-            route.found = yield from _ask_all(
-                target, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", target.service), _read_master
-            )
+            command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", target.service)
+            route.found = yield from _ask_all(target.addresses, command, _read_master)
         case "cluster":
-            route.slots = yield from _ask_all(target, ("CLUSTER", "SLOTS"), _read_slots)
+            known = dict.fromkeys((*target.addresses, *route.slots.values()))
+            route.slots = yield from _ask_all(tuple(known), ("CLUSTER", "SLOTS"), _read_slots)
     found = route.known(slot)
     if found is None:
         raise NotSent(f"no server serves slot {slot}")
     return found
 
 
-def _ask_all(target: Target, command: Command, read: Any) -> Steps:
+def _ask_all(addresses: Sequence[Address], command: Command, read: Any) -> Steps:
     trouble: Exception = NotSent("no address given")
-    for address in target.addresses:
+    for address in addresses:
         try:
             (reply,) = yield Send(address, [command])
         except (NotSent, Lost) as fault:

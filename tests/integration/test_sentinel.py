@@ -1,0 +1,74 @@
+"""A server behind a sentinel, with a password and a database of its own."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+import rota
+from tests.conftest import PrivateServer
+from tests.support.binaries import valkey_server
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def sentinel(private_server: PrivateServer, tmp_path: Path) -> Iterator[str]:
+    """The host and port of a sentinel that watches a private server, as `main`."""
+    server = private_server(tcp=True)
+    master = server.nodes[0].client()
+    master.config_set("requirepass", "secret")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    config = tmp_path / "sentinel.conf"
+    config.write_text(
+        f"port {port}\nbind 127.0.0.1\ndir {tmp_path}\n"
+        f"sentinel monitor main 127.0.0.1 {server.nodes[0].address} 1\n"
+        "sentinel auth-pass main secret\n"
+    )
+    process = subprocess.Popen(
+        [valkey_server(), str(config), "--sentinel"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        with redis.Redis(port=port, socket_timeout=2) as client:
+            eventually(lambda: _knows(client), "the sentinel does not start")
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+        master.auth("secret")
+        master.config_set("requirepass", "")
+        master.close()
+
+
+def _knows(client: redis.Redis) -> bool:
+    try:
+        return bool(client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main"))
+    except redis.ConnectionError:
+        return False
+
+
+async def test_the_password_and_the_database_are_the_servers(sentinel: str) -> None:
+    queue = rota.Queue("q", url=f"redis+sentinel://:secret@{sentinel}/main/1")
+
+    @queue.task
+    async def work() -> None: ...
+
+    assert (await work.enqueue()).outcome == "created"
+    assert queue.sync.info().waiting == 1
+    assert await rota.Worker(queue).run(burst=True) == rota.Drained(1, 0, 0, 0)
+    await queue.close()
+
+
+async def test_an_unknown_service_is_named(sentinel: str) -> None:
+    queue = rota.Queue("q", url=f"redis+sentinel://{sentinel}/other")
+    with pytest.raises(rota.Unavailable, match="no such service"):
+        await queue.info()
+    await queue.close()
