@@ -187,3 +187,17 @@ def test_what_a_consumer_holds_is_listed_whole(desk: Desk) -> None:
     desk.claim(900, number=2)
     found = desk.run(desk.store.held_by("c", number=3))
     assert found == {id: "1" if i < 1000 else "2" for i, id in enumerate(ids)}
+
+
+def test_who_keeps_no_leases_leaves_the_dead_consumers_to_others(desk: Desk) -> None:
+    """A change of the queue after a silence carries itself out by beats, and blames nobody."""
+    desk.add("j")
+    desk.claim()
+    desk.beat()
+    desk.clock.advance(2 * LEASE)
+    desk.run(desk.store.queue_set(default_ceiling=3))
+    assert desk.zset("consumers") != {}
+    desk.beat(watched_ms=10 * LEASE)
+    assert desk.hash("deaths") == {}
+    assert desk.zset("pending", "a") == {"j": 1}
+    desk.clean()

@@ -4,10 +4,14 @@
 -- resend: yes
 -- Keeps the queue's time, bounded by `limit` per kind: brings back what has fallen due, takes
 -- back the jobs of consumers whose lease ended, prunes kept tags and dead jobs, carries on a paged
--- change. watched_ms: for how long the caller has kept leases in this queue without a break.
+-- change. watched_ms: for how long the caller has kept leases in this queue without a break; -1: it
+-- keeps none, and leaves the dead consumers, and the silence, to those who do.
 -- Reply: more (1: call again), due (ms until the next thing falls due; -1 nothing), reaped
 local last = tonumber(redis.call('HGET', k_config, 'beat') or now)
-redis.call('HSET', k_config, 'beat', now)
+local keeps_leases = watched_ms >= 0
+if keeps_leases then
+  redis.call('HSET', k_config, 'beat', now)
+end
 local more = promote(limit)
 
 -- A consumer whose lease ended while nobody beat is spared if the caller was there all the time: then
@@ -15,7 +19,7 @@ local more = promote(limit)
 -- newcomer is no such witness: all workers may have died of those jobs.
 local silence = now - last
 local reaped = 0
-local gone = redis.call('ZRANGEBYSCORE', k_consumers, '-inf', now, 'WITHSCORES', 'LIMIT', 0, 20)
+local gone = keeps_leases and redis.call('ZRANGEBYSCORE', k_consumers, '-inf', now, 'WITHSCORES', 'LIMIT', 0, 20) or {}
 for i = 1, #gone, 2 do
   local consumer, deadline = gone[i], gone[i + 1]
   if deadline ~= '-inf' then

@@ -95,7 +95,7 @@ class Limits:
             dead_age=_setting(dead_age, config.dead_age),
         )
         for _ in range(SWEEP_PAGES):
-            more, _, _ = yield from scripts.beat(self.keys, limit=SWEEP_PAGE, watched_ms=0)
+            more, _, _ = yield from scripts.beat(self.keys, limit=SWEEP_PAGE, watched_ms=-1)
             if not more:
                 return
 
