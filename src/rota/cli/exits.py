@@ -48,7 +48,7 @@ def reporting() -> Iterator[None]:
         fail(f"{error}\n  Choose another server with --url or ROTA_URL.", SERVER)
     except (Unavailable, Lost, NotSent) as error:
         fail(
-            f"{error}\n  Is the server running? --url chooses another one.",
+            f"{error}\n  Is the server running? --url chooses another, ROTA_URL where the code names none.",
             SERVER,
         )
     except (ConfigError, PayloadError, UnknownTask) as error:
