@@ -48,7 +48,8 @@ def reporting() -> Iterator[None]:
         fail(f"{error}\n  Choose another server with --url or ROTA_URL.", SERVER)
     except (Unavailable, Lost, NotSent) as error:
         fail(
-            f"{error}\n  Is the server running? --url chooses another, ROTA_URL where the code names none.",
+            f"{error}\n  Is the server running? --url chooses another, "
+            "or ROTA_URL where the code names none.",
             SERVER,
         )
     except (ConfigError, PayloadError, UnknownTask) as error:
