@@ -10,6 +10,7 @@ whatever is killed in between is started anew by the next `acquire` or `ensure`.
     starting    brings a server up, one starter at a time
     supervisor  the server's parent: a process of its own, stdlib only
     server      the public face: holders, counted per process
+    temporary   a server in a directory of its own, gone with its block
 """
 
 from __future__ import annotations

@@ -41,9 +41,6 @@ if want > 0 then
     return refuse('stale')
   end
   redis.call('HSET', hash, '!claim', number)
-end
-
-if want > 0 then
   promote(100)
 end
 write_changes()
