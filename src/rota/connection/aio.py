@@ -11,17 +11,16 @@ from weakref import WeakKeyDictionary
 import redis.asyncio as redis
 from redis.exceptions import ConnectionError as ClientConnectionError
 from redis.exceptions import RedisError, ResponseError
-from redis.exceptions import TimeoutError as ClientTimeout
 
 from rota.connection.blocking import REPLY_TIMEOUT_S, EmbeddedUse, connection_options
 from rota.connection.faults import Lost, NotSent, refusal
-from rota.connection.protocol import RESEND_WINDOW_S, deliver, park
+from rota.connection.protocol import RESEND_WINDOW_S, ask, deliver, park
 from rota.connection.route import Route
 from rota.connection.steps import Command, Drop, Embedded, Pause, Send, Step, Steps
 from rota.connection.target import Address, Target
 from rota.errors import RotaError, Unavailable
 from rota.keys import Keys
-from rota.scripting import LIBRARY, Call, Library, Operation, Reply, Request, Wait
+from rota.scripting import LIBRARY, Ask, Call, Library, Operation, Reply, Request, Wait
 
 T = TypeVar("T")
 
@@ -63,11 +62,8 @@ class _Pool:
             connection = await self._take(address)
             self._busy.add(connection)
             try:
-                await connection.send_packed_command(
-                    connection.pack_commands(commands), check_health=False
-                )
-                replies = [await _read(connection) for _ in commands]
-            except (ClientConnectionError, ClientTimeout, OSError, _HungUp) as error:
+                replies = await self._ask(connection, commands)
+            except (ClientConnectionError, OSError, _HungUp) as error:
                 await connection.disconnect(nowait=True)
                 # What broke one has broken the others, most likely.
                 await self.drop(address, nowait=True)
@@ -84,6 +80,19 @@ class _Pool:
             else:
                 self._idle.setdefault(address, []).append(connection)
             return replies
+
+    async def _ask(self, connection: Any, commands: Sequence[Command]) -> list[Reply]:
+        """Each reply has its own time; a TimeoutError is an OSError."""
+        replies: list[Reply] = []
+        async with asyncio.timeout(self._reply_timeout) as limit:
+            await connection.send_packed_command(
+                connection.pack_commands(commands), check_health=False
+            )
+            while True:
+                replies.append(await _read(connection))
+                if len(replies) == len(commands):
+                    return replies
+                limit.reschedule(asyncio.get_running_loop().time() + self._reply_timeout)
 
     async def _take(self, address: Address) -> Any:
         idle = self._idle.get(address)
@@ -103,6 +112,9 @@ class _Pool:
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
+        # Ours from here on: for its own the client waits by `asyncio.wait_for`, which in Python
+        # 3.11 loses a cancellation that meets the end of what it waits for.
+        connection.socket_timeout = None
         return connection
 
     def _kind(self, address: Address) -> Any:
@@ -191,6 +203,8 @@ class AsyncClient:
             return (await self.call([request]))[0]
         if isinstance(request, Wait):
             return await asyncio.sleep(request.seconds)
+        if isinstance(request, Ask):
+            return await self._drive(ask(request, self._route))
         return await self.call(request)
 
     async def _drive(self, steps: Steps) -> Any:
