@@ -1,0 +1,87 @@
+"""How explanations put instants, counts, calls and notes into words."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from rota.explain.facts import ConsumerFacts
+from rota.model import read_note
+from rota.timing import duration
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words for one moment of one queue; `now` in Unix milliseconds."""
+
+    queue: str
+    now: float
+
+    def moment(self, ms: float) -> str:
+        """An instant, and how far away it is."""
+        stamp = datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        away = (ms - self.now) / 1000
+        return f"{stamp} (in {duration(away)})" if away > 0 else f"{stamp} ({duration(-away)} ago)"
+
+    def until(self, ms: float | None) -> str:
+        return "" if ms is None else f", until {self.moment(ms)}"
+
+    def why(self, note: dict[str, Any]) -> str:
+        """By whom, since when and why, as far as a note says."""
+        by, at = note.get("by"), note.get("at")
+        reason = plain(note.get("reason") or "") or last_line(note.get("error") or "")
+        said = f" by {plain(by)}" if by else ""
+        if isinstance(at, int | float):
+            said += f" since {self.moment(at)}"
+        return f"{said} ({reason})" if reason else said
+
+    def by_itself(self, ms: float) -> str:
+        """How something that ends at a time ends; late only where nobody asks for work."""
+        if ms <= self.now:
+            return "It is over: the next claim or heartbeat of a worker ends it"
+        return f"It ends by itself at {self.moment(ms)}"
+
+    def sooner(self, ms: float, call: str) -> str:
+        """How it ends by itself, and the call that ends it before."""
+        return f"{self.by_itself(ms)}; sooner with {call}"
+
+    def consumer(self, consumer: ConsumerFacts) -> str:
+        """Host and process; the id where the consumer has no name."""
+        return consumer.name or consumer.id
+
+    def lane_call(self, lane: str, verb: str) -> str:
+        return f"await queue.lane({lane!r}).{verb}"
+
+    def job_call(self, id: str, verb: str) -> str:
+        return f"await queue.job({id!r}).{verb}"
+
+    def command(self, verb: str, *arguments: str) -> str:
+        """A command of `rota` as a shell takes it; `verb` stands before the queue's name."""
+        return shlex.join(["rota", *verb.split(), self.queue, *arguments])
+
+
+def count(n: int, one: str, many: str | None = None) -> str:
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def note_of(text: str | None) -> dict[str, Any]:
+    """A note as it was kept: `reason`, `by`, `at` (Unix ms), `error`, `worker`."""
+    return read_note(text.encode()) if text else {}
+
+
+def plain(text: object) -> str:
+    """Foreign text on one line, without anything a terminal might obey."""
+    printable = "".join(char if char.isprintable() else " " for char in str(text))
+    return " ".join(printable.split())
+
+
+def last_line(error: object) -> str:
+    """What an error comes to: the last line of a traceback."""
+    return plain(str(error).strip().rpartition("\n")[2])
+
+
+def unix(ms: float | None) -> float | None:
+    """Unix seconds."""
+    return None if ms is None else ms / 1000

@@ -1,0 +1,12 @@
+#!lua flags=no-writes
+-- include: clock record
+-- args: ids
+-- resend: yes
+-- The tasks of jobs, read without their payloads.
+-- Reply: per id its task, '' where its record is missing or cannot be read
+local tasks = {}
+for i, id in ipairs(ids) do
+  local _, header = read_head(id)
+  tasks[i] = header and header.task or ''
+end
+return tasks

@@ -1,0 +1,103 @@
+"""`rota job explain` and `rota lane explain`: why something waits, from a shell."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+
+from rota.model import JobSpec
+from rota.queue import Queue
+from tests.process.conftest import Here
+from tests.process.programs import Programs
+
+ODD = "[red]od'd[/] lane"
+KEYS = {
+    "kind", "subject", "lane", "state", "reasons", "expected_turn", "exact", "waiting", "delayed",
+    "running", "oldest_wait", "at",
+}  # fmt: skip
+
+
+def fill(queue: Queue) -> None:
+    """Two jobs of an odd lane, one of them in flight, none of its permits left; then a pause."""
+    specs = [JobSpec(task="[b]t[/]", lane=ODD, id=id) for id in ("first", "[bold]j[/]")]
+    queue.sync.enqueue_many(specs)
+    queue.sync.lane(ODD).set(ceiling=1)
+
+
+def test_says_why_a_job_waits_the_decisive_first(rota: Programs, queue: Queue) -> None:
+    fill(queue)
+    with queue.sync.consumer() as consumer:
+        assert [job.id for job in consumer.claim(5)] == ["first"]
+        queue.sync.lane(ODD).pause(reason="[red]abuse\x1b[31m", by="ops")
+        done = rota("job", "explain", queue.name, "[bold]j[/]")
+        found = rota("job", "explain", queue.name, "[bold]j[/]", "--json")
+    assert done.returncode == 0, done.stderr
+    head, first, free, second, *_, last = done.stdout.splitlines()
+    assert head == f"job [bold]j[/] of lane {ODD}: waiting"
+    assert first.startswith(f"  1. Lane {ODD} is paused by ops")
+    assert "([red]abuse [31m)." in first
+    assert free == f"     frees it: await queue.lane({ODD!r}).resume()"
+    assert second.startswith(f"  2. Lane {ODD} is at its ceiling: 1 permit of 1 (its own) is held")
+    assert "by first on " in second
+    assert last.startswith(f"lane {ODD}: 1 waiting, 0 delayed, 1 running, oldest wait ")
+    assert "\x1b" not in done.stdout
+
+    row = json.loads(found.stdout)
+    assert row.keys() == KEYS
+    assert (row["kind"], row["subject"], row["lane"]) == ("job", "[bold]j[/]", ODD)
+    assert [reason["kind"] for reason in row["reasons"]] == ["paused", "at_ceiling"]
+    for reason in row["reasons"]:
+        assert reason.keys() == {"kind", "text", "frees", "until", "detail"}
+    assert row["reasons"][1]["detail"]["holders"][0]["task"] == "[b]t[/]"
+
+
+def test_says_why_a_lane_waits(here: Here, queue: Queue) -> None:
+    fill(queue)
+    code, out, _ = here("lane", "explain", queue.name, ODD)
+    assert code == 0
+    assert out.splitlines()[0] == f"lane {ODD}: ready, turn 1 from now"
+    assert "No worker is alive" in out
+    code, out, _ = here("lane", "explain", queue.name, ODD, "--json")
+    row = json.loads(out)
+    assert row.keys() == KEYS
+    assert (row["state"], row["waiting"], row["expected_turn"]) == ("ready", 2, 1)
+    code, out, _ = here("lane", "explain", queue.name, "never seen")
+    assert code == 0
+    assert out.splitlines()[0] == "lane never seen: idle"
+
+
+@pytest.mark.parametrize("act", ["replay", "discard"])
+def test_the_command_that_frees_a_sequence_works(here: Here, queue: Queue, act: str) -> None:
+    head = JobSpec(task="t", id="it's dead", ordering_key="k", on_dead="hold")
+    behind = JobSpec(task="t", id="behind", ordering_key="k")
+    queue.sync.enqueue_many([head, behind])
+    with queue.sync.consumer() as consumer:
+        consumer.bury(consumer.claim(1), "broken")
+        _, out, _ = here("job", "explain", queue.name, "behind", "--json")
+        (reason,) = json.loads(out)["reasons"]
+        commands = [shlex.split(text) for text in reason["frees"].split(", or ")]
+        (command,) = [words for words in commands if act in words]
+        assert command[0] == "rota"
+        extra = ["--yes"] if act == "discard" else []
+        code, _, err = here(*command[1:], *extra)
+        assert code == 0, err
+        _, out, _ = here("job", "explain", queue.name, "behind", "--json")
+        assert json.loads(out)["reasons"][-1]["kind"] == "turn"
+
+
+def test_an_unknown_job_and_errors(here: Here, queue: Queue) -> None:
+    for words, expected, text in [
+        ((queue.name, "[red]none[/]"), 1, f"queue {queue.name} has no job [red]none[/]"),
+        ((queue.name, "none", "--json"), 1, "never enqueued, or done"),
+        (("bad{}", "j"), 2, "queue: expected"),
+        ((queue.name, "!bad"), 2, "id: expected"),
+        ((queue.name,), 2, "Missing argument 'ID'"),
+        ((queue.name, "j", "--url", "unix:///nowhere/socket"), 3, "/nowhere/socket"),
+    ]:
+        code, out, err = here("job", "explain", *words)
+        assert (code, out, text in err) == (expected, "", True), (words, err)
+    code, out, err = here("lane", "explain", queue.name, "!")
+    assert (code, out) == (2, "")
+    assert "lane: expected" in err
