@@ -115,6 +115,58 @@ async def purge_then_complete(timed: Timed, hand: Hand, ids: list[str]) -> None:
     await timed.queue.enqueue_many(enough())
 
 
+async def cancel(timed: Timed, hand: Hand, ids: list[str]) -> None:
+    await _settle(hand, ids, "cancel")
+
+
+async def cancel_then_release(timed: Timed, hand: Hand, ids: list[str]) -> None:
+    """What was asked to be cancelled does not go back; the rest does."""
+    for id in ids[::2]:
+        assert await timed.queue.job(id).cancel() == "asked"
+    await _settle(hand, ids, "release")
+    assert stat(timed, "cancelled") == len(ids[::2])
+
+
+async def cancel_then_complete(timed: Timed, hand: Hand, ids: list[str]) -> None:
+    for lane in LANES:
+        assert (await timed.queue.lane(lane).cancel()).asked > 0
+    assert stat(timed, "waiting") == 0
+    await _settle(hand, ids, "complete")
+    assert_all_free(timed)
+    await timed.queue.enqueue_many(enough())
+
+
+async def cancel_then_reap(timed: Timed, hand: Hand, ids: list[str]) -> None:
+    for id in ids:
+        assert await timed.queue.job(id).cancel() == "asked"
+    await reap(timed, hand, ids)
+    assert stat(timed, "cancelled") == len(ids)
+    assert stat(timed, "buried") == 0
+
+
+async def cancel_then_leave(timed: Timed, hand: Hand, ids: list[str]) -> None:
+    for id in ids:
+        assert await timed.queue.job(id).cancel() == "asked"
+    assert await hand.leave() == 0
+
+
+async def cancel_what_waits(timed: Timed, hand: Hand, ids: list[str]) -> None:
+    """Heads that block their sequences included: their blocks end with them."""
+    await _settle(hand, ids, "retry", delay=1000)
+    for id in ids:
+        assert await timed.queue.job(id).cancel() in ("cancelled", "none")
+    assert stat(timed, "cancelled") > 0
+
+
+async def purge_what_waits(timed: Timed, hand: Hand, ids: list[str]) -> None:
+    await _settle(hand, ids, "retry", delay=1000)
+    for lane in LANES:
+        await timed.queue.lane(lane).purge()
+    assert_all_free(timed)
+    assert dump(RAW[timed.queue.name], timed.queue).get("blocked") == {}
+    await timed.queue.enqueue_many(enough())
+
+
 async def reconcile(timed: Timed, hand: Hand, ids: list[str]) -> None:
     """The claim's reply was lost: what it took is unknown and given back."""
     knows_nothing = Deliveries(timed.queue.link.store, lease_ms=60_000, decode=timed.queue.decode)
@@ -162,6 +214,13 @@ WAYS: list[End] = [
     leave,
     evict,
     purge_then_complete,
+    purge_what_waits,
+    cancel,
+    cancel_then_release,
+    cancel_then_complete,
+    cancel_then_reap,
+    cancel_then_leave,
+    cancel_what_waits,
     reconcile,
     lost_bodies,
     pause_and_resume,

@@ -1,0 +1,52 @@
+#!lua flags=allow-oom
+-- include: clock bell lists record sequence_name holding limits rate charge turn reconcile offer
+-- include: changes forget dead_job end_move
+-- args: id by
+-- resend: yes
+-- Cancels a job: deletes it where it waits or is delayed; in flight, it is flagged in `cancels` (JSON
+-- {by, at}; the first who asked stays named), and its worker and its next ending see to it.
+-- Reply: cancelled (deleted) · asked (in flight) · dead (left alone) · none (no such job)
+local function take_delayed(prefix, header)
+  local member = prefix and place_text(prefix.place) .. id
+  if not member or redis.call('ZREM', k_scheduled, member) == 0 then
+    return false
+  end
+  if header and header.lane then
+    redis.call('ZREM', k_delayed(header.lane), member)
+  end
+  return true
+end
+
+-- A head whose delay blocks its sequence takes the block with it.
+local function take_waiting(header)
+  local lane, key = home_of(header)
+  local home = key and k_sequence(sequence_of(lane, key)) or k_pending(lane)
+  if redis.call('ZREM', home, id) == 0 then
+    return false
+  end
+  count_waiting(lane, -1)
+  count_total('waiting', -1)
+  touch_lane(lane)
+  if key then
+    touch_sequence(lane, key)
+    free_sequence(id, header)
+    end_move(sequence_of(lane, key))
+  end
+  return true
+end
+
+if redis.call('EXISTS', k_job(id)) == 0 then
+  return 'none'
+elseif redis.call('ZSCORE', k_dead, id) then
+  return 'dead'
+end
+local prefix, header = read_head(id)
+if not take_delayed(prefix, header) and not (header and header.lane and take_waiting(header)) then
+  redis.call('HSETNX', k_cancels, id, cjson.encode({ by = by ~= '' and by or nil, at = now }))
+  return 'asked'
+end
+forget({ id })
+count_total('cancelled', 1)
+write_changes()
+ring_bell()
+return 'cancelled'

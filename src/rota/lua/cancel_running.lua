@@ -1,0 +1,17 @@
+#!lua flags=allow-oom
+-- include: clock delivery
+-- args: consumer lane by cursor limit
+-- resend: yes
+-- Asks to cancel a consumer's jobs of a lane, as cancel.lua does for one: a page of its hash.
+-- Reply: cursor ('0' at the end), asked
+local why = cjson.encode({ by = by ~= '' and by or nil, at = now })
+local page = redis.call('HSCAN', k_consumer(consumer), cursor, 'COUNT', limit)
+local asked = 0
+for i = 1, #page[2], 2 do
+  local id = page[2][i]
+  if id:byte(1) ~= 33 and read_delivery(page[2][i + 1]).lane == lane then
+    redis.call('HSETNX', k_cancels, id, why)
+    asked = asked + 1
+  end
+end
+return { page[1], asked }

@@ -1,0 +1,213 @@
+#!lua
+-- include: clock bell lists record sequence_name limits backlog rate charge turn reconcile offer
+-- include: changes header_text rewrite
+-- args: source target cursor limit
+-- resend: yes
+-- Takes what waits and what is delayed in lane `source` over to lane `target`, at its places, about
+-- `limit` jobs a call. Both lanes are ordered, or neither is.
+-- A sequence that is held or blocked stays as a whole, delayed jobs of it too, and so does one for
+-- which the target's backlog limit leaves no room, and what cannot be read. A free sequence of up to
+-- 500 jobs goes in one call. A longer one goes head first; until its last job its rest is kept out by
+-- a block without end, which names the target: whoever moves the lane there again goes on with it.
+-- cursor: 'waiting -inf ' at first, then the one of the reply before.
+-- Reply: cursor ('' at the end), moved, left (what waits and is delayed in `source` now)
+local SHORT = 500
+local reason = cjson.encode({ reason = 'moving to ' .. target })
+local literal = literal_of(target)
+local phase, after, token = cursor:match('^(%l+) (%S+) (.*)$') -- token: a sequence to go on with
+local room = backlogs_of({ target })[1]
+  - tonumber(redis.call('HGET', k_gwaiting, target) or 0)
+  - redis.call('ZCARD', k_delayed(target))
+local used, moved = 0, 0
+
+local function into_target(record)
+  if name_in(record.header.lane) ~= source then
+    return false
+  end
+  record.header.lane = literal
+  return true
+end
+
+-- Moves jobs from one sorted set to another, where they are `names` with `scores`.
+local function move_members(from, to, names, scores, done)
+  local add, gone = {}, {}
+  for i, name in ipairs(names) do
+    if done[i] then
+      add[#add + 1] = scores[i]
+      add[#add + 1] = name
+      gone[#gone + 1] = name
+    end
+  end
+  call_all('ZADD', to, add)
+  call_all('ZREM', from, gone)
+end
+
+local function count_moved(n)
+  count_waiting(source, -n)
+  count_waiting(target, n)
+  moved = moved + n
+end
+
+local function columns(rows)
+  local names, scores = {}, {}
+  for i = 1, #rows, 2 do
+    names[#names + 1] = rows[i]
+    scores[#scores + 1] = rows[i + 1]
+  end
+  return names, scores
+end
+
+-- ── sequences ───────────────────────────────────────────────────────────────────────────────
+
+-- Moves jobs of the sequence's head; says how many, for some may not be readable.
+local function move_jobs(key, ids, scores)
+  local from, to = k_sequence(sequence_of(source, key)), k_sequence(sequence_of(target, key))
+  local done, n = rewrite(ids, into_target)
+  move_members(from, to, ids, scores, done)
+  count_moved(n)
+  used, room = used + #ids, room - n
+  touch_sequence(source, key)
+  touch_sequence(target, key)
+  return n
+end
+
+local function is_begun(block)
+  return redis.call('ZSCORE', k_blocked, block) == 'inf' and redis.call('HGET', k_why, block) == reason
+end
+
+local function is_shut(sequence)
+  return redis.call('HEXISTS', k_held, sequence) == 1
+    or redis.call('ZSCORE', k_blocked, 's:' .. sequence)
+    or redis.call('ZSCORE', k_blocked, 'h:' .. sequence)
+end
+
+-- Says whether the sequence is to be gone on with.
+local function move_sequence(key)
+  local sequence = sequence_of(source, key)
+  local line, block = k_sequence(sequence), 's:' .. sequence
+  if not is_begun(block) then
+    local size = redis.call('ZCARD', line)
+    if is_shut(sequence) or size > room then
+      return false
+    end
+    local ids, scores = columns(redis.call('ZRANGE', line, 0, SHORT, 'WITHSCORES'))
+    if size <= SHORT and #cut_to_bytes(ids) == #ids then
+      move_jobs(key, ids, scores)
+      return false
+    end
+    redis.call('ZADD', k_blocked, '+inf', block)
+    redis.call('HSET', k_why, block, reason)
+  end
+  local ids, scores = columns(redis.call('ZRANGE', line, 0, limit - 1, 'WITHSCORES'))
+  ids = cut_to_bytes(ids)
+  local n = move_jobs(key, ids, scores)
+  if n > 0 and redis.call('ZCARD', line) > #ids - n then
+    return true
+  end
+  redis.call('ZREM', k_blocked, block)
+  redis.call('HDEL', k_why, block)
+  return false
+end
+
+-- ── phases: each says whether there is more of it ───────────────────────────────────────────
+
+local phases = {}
+
+-- Unordered jobs, and sequences that may be claimed.
+function phases.waiting()
+  local rows = redis.call('ZRANGEBYSCORE', k_pending(source), after, '+inf', 'WITHSCORES', 'LIMIT', 0, limit)
+  local ids, scores, more = {}, {}, #rows == 2 * limit
+  for i = 1, #rows, 2 do
+    local entry, score = rows[i], rows[i + 1]
+    if room < 1 then
+      more = false
+      break
+    elseif used >= limit or (entry:byte(1) ~= 33 and not affords_bytes(entry)) then
+      more = true
+      break
+    end
+    after = '(' .. score
+    if entry:byte(1) ~= 33 then
+      ids[#ids + 1], scores[#scores + 1] = entry, score
+      used, room = used + 1, room - 1
+    elseif move_sequence(entry:sub(2)) then
+      token, more = entry, true
+      break
+    end
+  end
+  local done, n = rewrite(ids, into_target)
+  move_members(k_pending(source), k_pending(target), ids, scores, done)
+  count_moved(n)
+  touch_lane(source)
+  touch_lane(target)
+  return more
+end
+
+-- Of the sequences that may not be claimed, those whose move was interrupted.
+function phases.out()
+  local rows = redis.call('ZRANGEBYSCORE', k_out(source), after, '+inf', 'WITHSCORES', 'LIMIT', 0, limit)
+  for i = 1, #rows, 2 do
+    if used >= limit then
+      return true
+    end
+    after = '(' .. rows[i + 1]
+    if is_begun('s:' .. sequence_of(source, rows[i])) and move_sequence(rows[i]) then
+      token = '!' .. rows[i]
+      return true
+    end
+  end
+  return #rows == 2 * limit
+end
+
+-- A delayed job stays with its sequence.
+local function delayed_into_target(record)
+  local key = is_ordered(source) and '' or (record.header.key and name_in(record.header.key))
+  if room < 1 then
+    return false
+  elseif key then
+    local sequence = sequence_of(source, key)
+    if redis.call('EXISTS', k_sequence(sequence)) == 1 or is_shut(sequence) then
+      return false
+    end
+  end
+  if into_target(record) then
+    room = room - 1
+    return true
+  end
+  return false
+end
+
+-- From the last due on, so that what falls due meanwhile does not shift the others; `after` counts
+-- those that stay.
+function phases.delayed()
+  local first = tonumber(after)
+  local rows = redis.call('ZREVRANGE', k_delayed(source), first, first + limit - 1, 'WITHSCORES')
+  local members, dues = columns(rows)
+  local ids = {}
+  for i, member in ipairs(members) do
+    ids[i] = member:sub(PLACE_WIDTH + 1)
+  end
+  ids = cut_to_bytes(ids)
+  local done, n = rewrite(ids, delayed_into_target)
+  move_members(k_delayed(source), k_delayed(target), members, dues, done)
+  moved, used = moved + n, used + #ids
+  after = string.format('%.0f', first + #ids - n)
+  return room >= 1 and (#ids < #members or #members == limit)
+end
+
+local NEXT = { waiting = 'out', out = 'delayed' }
+local START = { out = '-inf', delayed = '0' }
+if token ~= '' and not move_sequence(token:sub(2)) then
+  token = ''
+end
+for _ = 1, 4 do -- pages of which nothing goes must end the call too
+  if phase and token == '' and used < limit and bytes_used < REWRITE_BYTES and not phases[phase]() then
+    phase = NEXT[phase]
+    after = START[phase]
+  end
+end
+count_total('moved', moved)
+write_changes()
+ring_bell()
+local left = tonumber(redis.call('HGET', k_gwaiting, source) or 0) + redis.call('ZCARD', k_delayed(source))
+return { phase and phase .. ' ' .. after .. ' ' .. token or '', moved, left }

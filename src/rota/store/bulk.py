@@ -1,0 +1,142 @@
+"""Many jobs at once, and one by its id: purged, cancelled, moved, reprioritised; in pages."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from rota import names, scripts
+from rota.errors import ConfigError
+from rota.keys import Keys
+from rota.model import CancelAnswer, Cancelled, Moved
+from rota.names import shown
+from rota.scripting import Operation, together
+from rota.store.limits import note
+
+PAGE = 200
+CONSUMERS_PAGE = 100
+HELD_PAGE = 500
+MOVE_START = "waiting -inf "
+PRIORITY_START = "delayed 0"
+PRIORITY_SWEEPS = 10
+"""Sequences that go and come meanwhile may be missed by a sweep, not by one that finds none."""
+
+
+class Bulk:
+    """The part of the store that acts on jobs by lane, and on one by its id."""
+
+    keys: Keys
+
+    def purge(self, lane: str) -> Operation[int]:
+        """Deletes what waits and what is delayed in the lane, in pages."""
+        return (yield from self._empty(lane, "purged"))
+
+    def purge_queue(self) -> Operation[int]:
+        """Deletes what waits in every lane; lanes that get work meanwhile may keep it."""
+        total, cursor = 0, ""
+        while True:
+            cursor, lanes = yield from scripts.lanes_page(self.keys, cursor=cursor, limit=PAGE)
+            for lane in lanes:
+                total += yield from self.purge(lane.name)
+            if not cursor:
+                return total
+
+    def cancel(self, id: str, *, by: str | None) -> Operation[CancelAnswer]:
+        """Deletes a job that waits or is delayed; flags one in flight."""
+        answer = yield from scripts.cancel(self.keys, id=id, by=note(by, "by") or "")
+        return cast(CancelAnswer, answer)
+
+    def cancel_lane(self, lane: str, *, by: str | None) -> Operation[Cancelled]:
+        """Deletes what waits and what is delayed in the lane, flags what runs.
+
+        What runs and goes back between the two would be missed: the lane is emptied once more.
+        """
+        asker = note(by, "by") or ""
+        removed = yield from self._empty(lane, "cancelled")
+        asked = yield from self._ask_running(lane, asker)
+        removed += yield from self._empty(lane, "cancelled")
+        return Cancelled(removed=removed, asked=asked)
+
+    def move(self, lane: str, to: str) -> Operation[Moved]:
+        """Takes what waits and what is delayed over to another lane, in pages, places kept."""
+        target = _other_lane(lane, to)
+        moved, cursor = 0, MOVE_START
+        while True:
+            cursor, page, left = yield from scripts.move(
+                self.keys, source=lane, target=target, cursor=cursor, limit=PAGE
+            )
+            moved += page
+            if not cursor:
+                return Moved(moved=moved, left=left)
+
+    def reprioritize(self, lane: str, priority: int) -> Operation[int]:
+        """Gives what waits and what is delayed in the lane this priority, in pages."""
+        number, total = names.priority(priority), 0
+        for _ in range(PRIORITY_SWEEPS):
+            changed, cursor = 0, PRIORITY_START
+            while cursor:
+                cursor, page = yield from scripts.reprioritize(
+                    self.keys, lane=lane, priority=number, cursor=cursor, limit=PAGE
+                )
+                changed += page
+            total += changed
+            if not changed:
+                break
+        return total
+
+    def _empty(self, lane: str, total: str) -> Operation[int]:
+        count, more = 0, True
+        while more:
+            more, deleted = yield from scripts.purge(self.keys, lane=lane, limit=PAGE, total=total)
+            count += deleted
+        return count
+
+    def _ask_running(self, lane: str, by: str) -> Operation[int]:
+        """Asks every consumer for the lane's jobs it holds; how many were flagged."""
+        asked, cursor = 0, "0"
+        while True:
+            _, after, rows = yield from scripts.consumers_page(
+                self.keys, cursor=cursor, limit=CONSUMERS_PAGE
+            )
+            cursor = after.decode()
+            asked += yield from self._ask(
+                [(row[0].decode(), "0") for row in rows if row[3]], lane, by
+            )
+            if cursor == "0":
+                return asked
+
+    def _ask(self, places: list[tuple[str, str]], lane: str, by: str) -> Operation[int]:
+        """From each place (consumer, cursor of its hash) on, a page of all at a time."""
+        asked = 0
+        while places:
+            pages = yield from together(
+                [
+                    scripts.cancel_running(
+                        self.keys,
+                        consumer=consumer,
+                        lane=lane,
+                        by=by,
+                        cursor=cursor,
+                        limit=HELD_PAGE,
+                    )
+                    for consumer, cursor in places
+                ]
+            )
+            asked += sum(found for _, found in pages)
+            places = [
+                (consumer, cursor)
+                for (consumer, _), (cursor, _) in zip(places, pages, strict=True)
+                if cursor != "0"
+            ]
+        return asked
+
+
+def _other_lane(lane: str, to: object) -> str:
+    """The lane that jobs of `lane` may move to."""
+    target = names.lane_name(to)
+    if target == lane:
+        raise ConfigError(f"move: expected another lane than {shown(lane)}, given the same")
+    if names.is_ordered_lane(target) != names.is_ordered_lane(lane):
+        kind = "ordered lane (its name begins with '!')"
+        wanted = f"an {kind}" if names.is_ordered_lane(lane) else f"none that is an {kind}"
+        raise ConfigError(f"move: lane {shown(lane)} moves to {wanted}, given {shown(target)}")
+    return target
