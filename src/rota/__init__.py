@@ -3,6 +3,7 @@
 from importlib.metadata import PackageNotFoundError, version
 
 from rota.config import Durable, WorkerConfig
+from rota.doctor import Advice, Finding, Report
 from rota.errors import (
     BatchInterrupted,
     ConfigError,
@@ -17,8 +18,22 @@ from rota.errors import (
     UnknownTask,
 )
 from rota.executor import current_job
-from rota.model import ConsumerInfo, DeadJob, Enqueued, Job, JobInfo, JobSpec, LaneInfo, QueueInfo
+from rota.explain import Explanation, Reason
+from rota.limits import Rate, Template
+from rota.model import (
+    Cancelled,
+    ConsumerInfo,
+    DeadJob,
+    Enqueued,
+    Job,
+    JobInfo,
+    JobSpec,
+    LaneInfo,
+    Moved,
+    QueueInfo,
+)
 from rota.queue import Queue
+from rota.shares import LaneShare, Shares
 from rota.signals import Bury, RateLimited, Release, Retry, Signal
 from rota.timing import Backoff
 from rota.worker import Drained, Worker
@@ -29,32 +44,43 @@ except PackageNotFoundError:  # run from a source tree that is not installed
     __version__ = "0"
 
 __all__ = [
+    "Advice",
     "Backoff",
     "BatchInterrupted",
     "Bury",
+    "Cancelled",
     "ConfigError",
     "ConsumerInfo",
     "DeadJob",
     "Drained",
     "Durable",
     "Enqueued",
+    "Explanation",
+    "Finding",
     "Job",
     "JobInfo",
     "JobSpec",
     "LaneFull",
     "LaneInfo",
+    "LaneShare",
     "LeaseLost",
+    "Moved",
     "NotDurable",
     "PayloadError",
     "Queue",
     "QueueInfo",
+    "Rate",
     "RateLimited",
+    "Reason",
     "Release",
+    "Report",
     "Retry",
     "RotaError",
     "ServerFull",
     "ServerTooOld",
+    "Shares",
     "Signal",
+    "Template",
     "Unavailable",
     "UnknownTask",
     "Worker",

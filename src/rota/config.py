@@ -14,6 +14,7 @@ MAX_LEASE_S = 86_400.0
 MAX_CEILING = 1_000_000
 MAX_BACKLOG = 1_000_000_000
 MIN_WEIGHT, MAX_WEIGHT = 0.01, 100.0
+MIN_COST, MAX_COST = 0.001, 1000.0
 MAX_CONCURRENCY = 10_000
 MAX_CONFIRM_S = 8.0
 MAX_DEAD = 10_000_000
@@ -54,6 +55,11 @@ def ceiling(value: object) -> int | None:
 
 def weight(value: object) -> float | None:
     return None if value is None else number(value, MIN_WEIGHT, MAX_WEIGHT, "weight")
+
+
+def cost(value: object) -> float:
+    """What a job's lane is charged for it, in turns."""
+    return number(value, MIN_COST, MAX_COST, "cost")
 
 
 def dead_max(value: object) -> int | None:

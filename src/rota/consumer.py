@@ -64,7 +64,9 @@ class _Shared:
         began = time.monotonic()
         yield from self._deliveries.join()
         self._lost = False
-        self._station.keeper.add(self.id, self._lease, self._mark_lost, since=began)
+        self._station.keeper.add(
+            self.id, self._lease, self._mark_lost, self._deliveries.mark_cancelled, since=began
+        )
 
     def _check_open(self) -> None:
         if not self._open:

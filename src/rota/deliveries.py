@@ -89,6 +89,7 @@ class Deliveries:
             prefetch=prefetch,
             park=park,
             done=[(job.id, job.delivery) for job in done],
+            ran=[job.ran() for job in done],
         )
         for job in done:
             self._let_go(job.id, job.delivery)
@@ -111,6 +112,16 @@ class Deliveries:
             if job is not None and job.sequence and answer != "lost" and _stops(settlement):
                 self._let_go_behind(job)
         return answers
+
+    def mark_cancelled(self, asked: Iterable[tuple[str, str]]) -> list[Job]:
+        """Marks held jobs, named with their deliveries; those that were not marked before."""
+        marked = []
+        for id, delivery in asked:
+            job = self.held.get(id)
+            if job is not None and job.delivery == delivery and not job.cancelled:
+                job.cancelled = True
+                marked.append(job)
+        return marked
 
     def let_go(self, jobs: Iterable[Job]) -> None:
         """They are others' by now."""
@@ -139,7 +150,7 @@ class Deliveries:
         if on_server is None:
             raise LeaseLost(f"the lease of consumer {self.id} is gone")
         unknown = [
-            Settlement(id, delivery, "release")
+            Settlement(id, delivery, "release", unstarted=True)
             for id, delivery in on_server.items()
             if id not in self.held or self.held[id].delivery != delivery
         ]
@@ -173,12 +184,13 @@ class Deliveries:
                     hold = job is not None and job.on_dead == "hold"
                     if hold and entry:
                         # It may stop its sequence only when it is the head: next time.
-                        refused.append(Settlement(one.id, delivery, "release"))
+                        refused.append(Settlement(one.id, delivery, "release", unstarted=True))
                     else:
                         refused.append(burial(one.id, delivery, why, hold=hold))
                     if hold:
                         break  # the server gives back what was taken behind it
                 elif job is not None:
+                    job.begin()
                     entry.append(job)
             if entry:
                 entries.append(entry)
@@ -201,4 +213,6 @@ class Deliveries:
 
 def _stops(settlement: Settlement) -> bool:
     """Whether this ending gives back what the same consumer took behind the job."""
-    return settlement.hold if settlement.action == "bury" else settlement.action != "complete"
+    if settlement.action == "bury":
+        return settlement.hold
+    return settlement.action not in ("complete", "cancel")

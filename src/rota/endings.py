@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeAlias, assert_never
 
 import msgspec
@@ -17,6 +18,18 @@ Ending: TypeAlias = Retry | Release | RateLimited | Bury | None
 
 class Failed(Retry):
     """A retry that the handler did not ask for: it raised, or ran out of time."""
+
+
+class Stopped(Release):
+    """The end of a job that was asked to be cancelled and was not done: it is deleted."""
+
+    def __init__(self, *, begun: bool) -> None:
+        super().__init__()
+        self.begun = begun
+
+
+class Unstarted(Release):
+    """The end of a job that was not begun: its lane's rate gets it back."""
 
 
 ERROR_MAX = 4000
@@ -39,12 +52,21 @@ def settlement(job: Job, ending: Ending) -> Settlement:
     """What the server is told. A retry at the last attempt buries the job."""
     match ending:
         case None:
-            return Settlement(job.id, job.delivery)
+            return Settlement(job.id, job.delivery, ran=job.ran())
+        case Stopped():
+            if not ending.begun:
+                return Settlement(job.id, job.delivery, "cancel", unstarted=True)
+            return Settlement(job.id, job.delivery, "cancel", ran=job.ran())
+        case Unstarted():
+            delay = milliseconds(ending.delay)
+            return Settlement(job.id, job.delivery, "release", delay, unstarted=True)
         case Release():
-            return Settlement(job.id, job.delivery, "release", milliseconds(ending.delay))
+            delay = milliseconds(ending.delay)
+            return Settlement(job.id, job.delivery, "release", delay, ran=job.ran())
         case RateLimited():
             action: Action = "block_lane" if ending.scope == "lane" else "block_sequence"
-            return Settlement(job.id, job.delivery, action, milliseconds(ending.delay))
+            delay = milliseconds(ending.delay)
+            return Settlement(job.id, job.delivery, action, delay, ran=job.ran())
         case Bury():
             return _bury(job, ending.reason)
         case Retry():
@@ -66,8 +88,8 @@ def _retry(job: Job, ending: Retry) -> Settlement:
         return _bury(job, ending.error or "no attempts left")
     delay = backoff_delay(job.backoff, job.attempt) if ending.delay is None else ending.delay
     error = error_text(ending.error) if ending.error else None
-    return Settlement(job.id, job.delivery, "retry", milliseconds(delay), error)
+    return Settlement(job.id, job.delivery, "retry", milliseconds(delay), error, ran=job.ran())
 
 
 def _bury(job: Job, reason: str) -> Settlement:
-    return burial(job.id, job.delivery, reason, hold=job.on_dead == "hold")
+    return replace(burial(job.id, job.delivery, reason, hold=job.on_dead == "hold"), ran=job.ran())

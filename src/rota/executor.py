@@ -43,12 +43,14 @@ class Executor:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=THREADS)
         self.suspect = asyncio.Lock()
         """Held by the one job with a death behind it that may run in this process."""
+        self._awaited: dict[Job, asyncio.Task[object]] = {}
 
     async def execute(self, job: Job, task: AnyTask) -> Ending:
         """Runs the handler; raises CancelledError only when it was cancelled from outside."""
         _CURRENT.set(job)
         try:
             if task.is_async:
+                self._awaits(job)
                 if job.timeout is None:
                     await task.function(*job.args, **job.kwargs)
                 else:
@@ -73,7 +75,20 @@ class Executor:
             raise
         except BaseException as error:  # SystemExit, or what other libraries raise past Exception
             return _failure(error)
+        finally:
+            self._awaited.pop(job, None)
         return None
+
+    def _awaits(self, job: Job) -> None:
+        current = asyncio.current_task()
+        assert current is not None
+        self._awaited[job] = current
+
+    def interrupt(self, job: Job) -> None:
+        """Cancels the job's handler where it is async and runs; a thread cannot be stopped."""
+        task = self._awaited.get(job)
+        if task is not None:
+            task.cancel()
 
     async def _in_thread(self, job: Job, task: AnyTask) -> None:
         context = contextvars.copy_context()
@@ -100,6 +115,7 @@ class Executor:
                 )
 
         if inspect.isawaitable(answer):  # an async handler behind a plain wrapper
+            self._awaits(job)
             async with asyncio.timeout(job.timeout):
                 await answer
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rota.deliveries import Deliveries, Taken
-from rota.endings import Ending, Failed, settlement
+from rota.endings import Ending, Failed, Stopped, Unstarted, settlement
 from rota.errors import LeaseLost, RotaError
 from rota.executor import Executor
 from rota.metronome import Metronome
@@ -134,7 +134,10 @@ class Fetcher:
         def on_lost() -> None:
             loop.call_soon_threadsafe(lose)
 
-        self.queue.station.keeper.add(id, self._lease, on_lost, since=began)
+        def on_asked(jobs: list[tuple[str, str]]) -> None:
+            loop.call_soon_threadsafe(self._cancel, jobs)
+
+        self.queue.station.keeper.add(id, self._lease, on_lost, on_asked, since=began)
 
     def stop_fetching(self) -> None:
         """Claims nothing more; what runs goes on."""
@@ -336,7 +339,7 @@ class Fetcher:
         for entry in taken.entries:
             if not self._fetching:  # the stop came while the claim was on its way
                 for job in entry:
-                    self._end(job, settlement(job, Release()))
+                    self._end(job, settlement(job, Unstarted()))
                 self._slots.give_back(1)
                 continue
             task = asyncio.get_running_loop().create_task(self._run_entry(entry))
@@ -372,7 +375,7 @@ class Fetcher:
             if self._lease_is_over() or not self._deliveries.is_held(job):
                 return  # given back with the one before it, or another's by now
             if not self._fetching:
-                self._end(job, Settlement(job.id, job.delivery, "release"))
+                self._end(job, settlement(job, Unstarted()))
                 return  # the server gives back what was taken behind it too
             self._running.tasks[current] = job
             if job.suspect:
@@ -389,10 +392,10 @@ class Fetcher:
             async with asyncio.timeout(SUSPECT_PAUSE_S):
                 await self._executor.suspect.acquire()
         except TimeoutError:
-            return self._end(job, settlement(job, Release(SUSPECT_PAUSE_S)))
+            return self._end(job, settlement(job, Unstarted(SUSPECT_PAUSE_S)))
         try:
             may_start = await self._may_start(job) and not self._lease_is_over()
-            ending = await self._execute(job) if may_start else Release()
+            ending = await self._execute(job) if may_start else Unstarted()
             settling = self._end(job, settlement(job, ending))
             await asyncio.shield(settling.accepted)
             return settling
@@ -408,17 +411,32 @@ class Fetcher:
             self._log(error)
         return False
 
+    def _cancel(self, asked: list[tuple[str, str]]) -> None:
+        """Stops the handlers of these deliveries; what has not begun will not."""
+        for job in self._deliveries.mark_cancelled(asked):
+            self._executor.interrupt(job)
+
     async def _execute(self, job: Job) -> Ending:
+        if job.cancelled:
+            return Stopped(begun=False)
         job.state = self._state
+        job.begin()
         try:
             ending = await self._executor.execute(job, self.queue.find_task(job.task))
         except asyncio.CancelledError:
             ending = Failed(error="the handler cancelled its own task")
+        return self._judge(job, ending)
+
+    def _judge(self, job: Job, ending: Ending) -> Ending:
+        """What its handler's ending means: a stop or a cancel may have brought it about."""
         current = asyncio.current_task()
         if isinstance(ending, Failed) and current in self._running.cancelled:
             return Release()  # whatever it made of being cancelled
         while current is not None and current.cancelling():
             current.uncancel()
+        if job.cancelled and isinstance(ending, Retry | Release):
+            logger.info("job %s of task %s is cancelled", job.id, job.task)
+            return Stopped(begun=True)
         if isinstance(ending, Retry) and ending.error:
             logger.warning(
                 "job %s of task %s failed, attempt %d of %d: %s",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import cast
+from heapq import nsmallest
+from typing import cast, get_args
 
 from rota import config, scripts
-from rota.errors import PayloadError
+from rota.errors import ConfigError, PayloadError
 from rota.keys import Keys
 from rota.model import (
     ConsumerInfo,
@@ -13,14 +14,18 @@ from rota.model import (
     JobInfo,
     JobState,
     LaneInfo,
+    LaneOrder,
     QueueInfo,
     Record,
     parse_record,
     read_note,
 )
+from rota.names import shown
 from rota.scripting import Operation
 
 PAGE = 200
+LANES_PAGE = 100
+"""Lanes in a call, each with all its figures: some milliseconds of the server's time."""
 MAX_LANES = 1_000_000
 
 
@@ -38,11 +43,13 @@ class Inspector:
 
     def lanes_page(self, cursor: str) -> Operation[tuple[str, list[LaneInfo]]]:
         """One page of lanes; the cursor is '' at the start and after the last page."""
-        return (yield from scripts.lanes_page(self._keys, cursor=cursor, limit=PAGE))
+        return (yield from scripts.lanes_page(self._keys, cursor=cursor, limit=LANES_PAGE))
 
-    def lanes(self, limit: int) -> Operation[list[LaneInfo]]:
-        """The first `limit` lanes found, those with work first."""
+    def lanes(self, limit: int, by: LaneOrder | None = None) -> Operation[list[LaneInfo]]:
+        """The first `limit` lanes found, those with work first; or the highest `by` of all."""
         config.whole(limit, 1, MAX_LANES, "limit")
+        if by is not None:
+            return (yield from self._highest(limit, by))
         found: dict[str, LaneInfo] = {}
         cursor = ""
         while True:
@@ -50,6 +57,27 @@ class Inspector:
             found.update((row.name, row) for row in rows)
             if not cursor or len(found) >= limit:
                 return list(found.values())[:limit]
+
+    def _highest(self, limit: int, by: LaneOrder) -> Operation[list[LaneInfo]]:
+        """Keeps at most twice as many lanes as are asked for, whatever their number."""
+        if by not in get_args(LaneOrder):
+            known = ", ".join(get_args(LaneOrder))
+            raise ConfigError(f"by: expected None or one of {known}, given {shown(by)}")
+        found: dict[str, LaneInfo] = {}
+        cursor = ""
+        while True:
+            if by == "served":
+                cursor, _, rows = yield from scripts.turns_page(
+                    self._keys, cursor=cursor, limit=LANES_PAGE
+                )
+            else:
+                cursor, rows = yield from self.lanes_page(cursor)
+            found.update((row.name, row) for row in rows)
+            if not cursor or len(found) >= 2 * limit + PAGE:
+                best = nsmallest(limit, found.values(), key=lambda row: (-row.rank(by), row.name))
+                found = {row.name: row for row in best}
+            if not cursor:
+                return list(found.values())
 
     def consumers(self, limit: int) -> Operation[list[ConsumerInfo]]:
         """The first `limit` consumers found, those whose jobs are being taken back included."""

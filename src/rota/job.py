@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from rota.explain import Explanation
 from rota.link import Link
-from rota.model import JobInfo
+from rota.model import CancelAnswer, JobInfo
 
 
 class JobHandle:
@@ -15,6 +16,22 @@ class JobHandle:
         """The job as it stands; None where there is none: never enqueued, or done."""
         return await self._link.run(self._link.inspector.job(self.id))
 
+    async def explain(self) -> Explanation | None:
+        """Why the job is not running now, and what would free it; None where there is none."""
+        return await self._link.run(self._link.explainer.job(self.id))
+
+    async def cancel(self, *, by: str | None = None) -> CancelAnswer:
+        """Deletes the job, or asks whoever runs it to stop; what is done is done.
+
+        `cancelled`: it waited or was delayed, and is gone. `asked`: it is in flight. Its worker
+        hears of it with the next beat, at most 5 s unless set otherwise, cancels an async handler
+        and runs nothing more of it; a plain function sees `current_job().cancelled`. Unless it
+        completes or is buried, it is deleted when it ends, or its worker dies. `dead`: it is among
+        the dead and left there. `none`: there is no such job (any more). `by` is kept with the
+        flag, at most 1,000 bytes.
+        """
+        return await self._link.run(self._link.store.cancel(self.id, by=by))
+
 
 class SyncJobHandle:
     """The blocking twin of `JobHandle`."""
@@ -25,3 +42,9 @@ class SyncJobHandle:
 
     def info(self) -> JobInfo | None:
         return self._link.run_sync(self._link.inspector.job(self.id))
+
+    def explain(self) -> Explanation | None:
+        return self._link.run_sync(self._link.explainer.job(self.id))
+
+    def cancel(self, *, by: str | None = None) -> CancelAnswer:
+        return self._link.run_sync(self._link.store.cancel(self.id, by=by))

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 class KeyKind:
     """One kind of key: its template below the queue's root, its Redis type, what it holds.
 
-    Templates with `{lane}`, `{sequence}`, `{id}`, `{consumer}` or `{nonce}` take that one
-    argument; `transient` keys may outlive a drained queue only with a TTL or an owner.
+    Templates with `{lane}`, `{sequence}`, `{id}`, `{consumer}`, `{nonce}` or `{minute}` take that
+    one argument; `transient` keys may outlive a drained queue only with a TTL or an owner.
     """
 
     name: str
@@ -46,11 +46,17 @@ CATALOGUE: tuple[KeyKind, ...] = (
     KeyKind("glimit", "glimit", "hash", "lane → ceiling"),
     KeyKind("gweight", "gweight", "hash", "lane → weight"),
     KeyKind("gmax", "gmax", "hash", "lane → backlog limit"),
+    KeyKind("grate", "grate", "hash", "lane → rate: ms a job, burst"),
+    KeyKind("gtat", "gtat", "zset", "lane → when its rate has used up what it was given, in ms"),
+    KeyKind("templates", "templates", "hash", "template → its limits"),
+    KeyKind("gtemplate", "gtemplate", "hash", "lane → template"),
     KeyKind("paused", "paused", "set", "paused lanes"),
-    KeyKind("blocked", "blocked", "zset", "l:lane, s:sequence, h:sequence, p:lane → until"),
+    KeyKind("blocked", "blocked", "zset", "l:, r:, p:lane, s:, h:sequence, q: → until"),
     KeyKind("why", "why", "hash", "member of blocked or p:lane → reason and who, or the head"),
     KeyKind("scheduled", "scheduled", "zset", "place + id of a delayed job → due"),
     KeyKind("job", "job:{id}", "string", "a job's record: prefix, header, payload"),
+    KeyKind("costs", "costs", "hash", "job → what it is charged, where that is not 1"),
+    KeyKind("durations", "durations", "hash", "task charged by time → mean seconds of late"),
     KeyKind("attempts", "attempts", "hash", "job → failed attempts"),
     KeyKind("deaths", "deaths", "hash", "job → workers that died with it"),
     KeyKind("errors", "errors", "hash", "job → its last error"),
@@ -60,6 +66,9 @@ CATALOGUE: tuple[KeyKind, ...] = (
     KeyKind("dead", "dead", "zset", "dead job → when"),
     KeyKind("wake", "wake", "list", "the doorbell"),
     KeyKind("sent", "sent:{nonce}", "string", "receipt of an enqueue call, kept 60 s"),
+    KeyKind("served", "served:{minute}", "hash", "lane → jobs claimed in a minute, kept three"),
+    KeyKind("waited", "waited:{minute}", "hash", "lane → how long these had waited, in ms"),
+    KeyKind("charged", "charged:{minute}", "hash", "lane → their charges beyond 1 each"),
     KeyKind("seq", "seq", "string", "the queue's counter"),
     KeyKind("stats", "stats", "hash", "totals of the queue"),
 )
@@ -70,9 +79,10 @@ _BY_NAME = {kind.name: kind for kind in CATALOGUE}
 class Keys:
     """The keys of one queue."""
 
-    __slots__ = ("config", "none", "root", "wake")
+    __slots__ = ("config", "none", "queue", "root", "wake")
 
     def __init__(self, queue: str, prefix: str = "emq") -> None:
+        self.queue = queue
         self.root = f"{prefix}:{{{queue}}}:"
         self.config = self.root + "config"
         self.none = self.root + "none"

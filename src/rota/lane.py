@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from rota.explain import Explanation
+from rota.limits import UNSET, Rate, Unset
 from rota.link import Link
-from rota.model import LaneInfo
-from rota.store import UNSET, Unset
+from rota.model import Cancelled, LaneInfo, Moved
 
 
 class Lane:
@@ -21,17 +22,32 @@ class Lane:
         *,
         ceiling: int | Unset | None = UNSET,
         weight: float | Unset | None = UNSET,
+        rate: Rate | Unset | None = UNSET,
         backlog: int | Unset | None = UNSET,
+        template: str | Unset | None = UNSET,
     ) -> None:
         """Changes limits; what is not given stays, None removes a setting.
 
         `ceiling`: most entries in flight at once, 0 stops the lane. `weight`: 0.01 … 100, its
-        share of turns. `backlog`: most jobs waiting and delayed. Applies at once to what is
-        queued; jobs in flight go on. Raises ConfigError.
+        share of turns. `rate`: how fast its jobs may start. `backlog`: most jobs waiting and
+        delayed. `template`: whose limits hold where the lane has none of its own (see
+        `Queue.set_template`). Applies at once to what is queued; jobs in flight go on. Raises
+        ConfigError, also for a template that does not exist.
         """
         await self._link.run(
-            self._link.store.lane_set(self.name, ceiling=ceiling, weight=weight, backlog=backlog)
+            self._link.store.lane_set(
+                self.name,
+                ceiling=ceiling,
+                weight=weight,
+                rate=rate,
+                backlog=backlog,
+                template=template,
+            )
         )
+
+    async def reset(self) -> None:
+        """Removes all limits of the lane: the template's and the queue's hold. A pause stays."""
+        await self._link.run(self._link.store.lane_reset(self.name))
 
     async def pause(
         self,
@@ -64,9 +80,38 @@ class Lane:
         """Deletes the lane's waiting and delayed jobs, in pages; what is in flight goes on."""
         return await self._link.run(self._link.store.purge(self.name))
 
+    async def cancel(self, *, by: str | None = None) -> Cancelled:
+        """Deletes the lane's waiting and delayed jobs, in pages, and asks those in flight to stop.
+
+        Counts both. What becomes of a job in flight is said at `JobHandle.cancel`; `by` likewise.
+        """
+        return await self._link.run(self._link.store.cancel_lane(self.name, by=by))
+
+    async def move(self, to: str) -> Moved:
+        """Takes what waits and what is delayed over to another lane, in pages, places kept.
+
+        Jobs in flight stay, and so does a sequence of which some are, or that is blocked; what the
+        other lane's backlog limit leaves no room for stays too. While a long sequence moves, its
+        rest is kept out; where the move breaks off, moving the lane there again finishes it. Jobs
+        enqueued here meanwhile may stay. Raises ConfigError where one lane of the two is ordered.
+        """
+        return await self._link.run(self._link.store.move(self.name, to))
+
+    async def reprioritize(self, priority: int) -> int:
+        """Gives what waits and what is delayed this priority, in pages; says how many changed.
+
+        Jobs that had the same priority keep their order. Those in flight keep theirs, also when
+        they come back.
+        """
+        return await self._link.run(self._link.store.reprioritize(self.name, priority))
+
     async def info(self) -> LaneInfo:
         """The lane as it stands."""
         return await self._link.run(self._link.inspector.lane(self.name))
+
+    async def explain(self) -> Explanation:
+        """Why the lane is not served now, and what would free it; its counts, its oldest wait."""
+        return await self._link.run(self._link.explainer.lane(self.name))
 
 
 class SyncLane:
@@ -81,11 +126,23 @@ class SyncLane:
         *,
         ceiling: int | Unset | None = UNSET,
         weight: float | Unset | None = UNSET,
+        rate: Rate | Unset | None = UNSET,
         backlog: int | Unset | None = UNSET,
+        template: str | Unset | None = UNSET,
     ) -> None:
         self._link.run_sync(
-            self._link.store.lane_set(self.name, ceiling=ceiling, weight=weight, backlog=backlog)
+            self._link.store.lane_set(
+                self.name,
+                ceiling=ceiling,
+                weight=weight,
+                rate=rate,
+                backlog=backlog,
+                template=template,
+            )
         )
+
+    def reset(self) -> None:
+        self._link.run_sync(self._link.store.lane_reset(self.name))
 
     def pause(
         self,
@@ -110,5 +167,17 @@ class SyncLane:
     def purge(self) -> int:
         return self._link.run_sync(self._link.store.purge(self.name))
 
+    def cancel(self, *, by: str | None = None) -> Cancelled:
+        return self._link.run_sync(self._link.store.cancel_lane(self.name, by=by))
+
+    def move(self, to: str) -> Moved:
+        return self._link.run_sync(self._link.store.move(self.name, to))
+
+    def reprioritize(self, priority: int) -> int:
+        return self._link.run_sync(self._link.store.reprioritize(self.name, priority))
+
     def info(self) -> LaneInfo:
         return self._link.run_sync(self._link.inspector.lane(self.name))
+
+    def explain(self) -> Explanation:
+        return self._link.run_sync(self._link.explainer.lane(self.name))

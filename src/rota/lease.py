@@ -29,13 +29,15 @@ class _Lease:
     seconds: float
     deadline: float
     on_lost: Callable[[], None]
+    on_asked: Callable[[list[tuple[str, str]]], object]
 
 
 class LeaseKeeper:
     """Renews the leases of a process's consumers in one queue, and beats.
 
     The thread starts with the first consumer and ends with the last. `on_lost` is called from
-    it, once, when a lease has ended.
+    it, once, when a lease has ended; `on_asked`, at every beat, with the jobs in the consumer's
+    hands (id, delivery) that someone asked to cancel, while there are any.
     """
 
     def __init__(self, link: Link, *, beat: float) -> None:
@@ -50,14 +52,20 @@ class LeaseKeeper:
         self._logs = Sparingly()
 
     def add(
-        self, consumer: str, seconds: float, on_lost: Callable[[], None], *, since: float
+        self,
+        consumer: str,
+        seconds: float,
+        on_lost: Callable[[], None],
+        on_asked: Callable[[list[tuple[str, str]]], object],
+        *,
+        since: float,
     ) -> None:
         """From now on `consumer`, which joined at `since` (monotonic), is kept alive."""
         with self._change:
             if not self._leases and not self._lost_last:
                 self._since = time.monotonic()
             self._lost_last = False
-            self._leases[consumer] = _Lease(seconds, since + seconds, on_lost)
+            self._leases[consumer] = _Lease(seconds, since + seconds, on_lost, on_asked)
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name=f"rota-lease-{self._link.keys.root}", daemon=True
@@ -172,9 +180,21 @@ class LeaseKeeper:
 
     def _keep_time(self, client: Client) -> None:
         try:
-            client.run(self._link.store.beat(watched_ms=self.watched_ms))
+            _, asked = client.run(self._link.store.keep_time(watched_ms=self.watched_ms))
+            if asked:
+                self._tell_asked(client)
         except Exception as error:
             self._log("beat failed, trying again: %s", error)
+
+    def _tell_asked(self, client: Client) -> None:
+        """Jobs are flagged somewhere: it looks whether they are in hands of this process."""
+        with self._change:
+            leases = dict(self._leases)
+        for consumer, jobs in client.run(self._link.store.asked(list(leases))).items():
+            try:
+                leases[consumer].on_asked(jobs)
+            except RuntimeError:
+                pass  # its event loop is closed
 
     def _log(self, message: str, error: Exception) -> None:
         if self._logs.allows(message, error):

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from pathlib import Path
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 from rota.connection import AsyncClient, Client, Target, parse_url
 from rota.dead import Dead
+from rota.doctor import Doctor
+from rota.explain import Explainer
 from rota.inspector import Inspector
 from rota.keys import Keys
+from rota.outbox import Outbox
 from rota.scripting import LIBRARY, Library, Operation
+from rota.shares import Fairness
 from rota.store import Store
 
 T = TypeVar("T")
@@ -40,11 +46,15 @@ class Link:
         self.store = Store(keys)
         self.inspector = Inspector(keys)
         self.dead = Dead(keys)
+        self.doctor = Doctor(keys)
+        self.explainer = Explainer(keys)
+        self.fairness = Fairness(keys)
         self._library = library
         self._target = None if url is None else parse_url(url)
         self._directory = Path.cwd() if url is None else Path()
         self._async_client: AsyncClient | None = None
         self._client: Client | None = None
+        self._outboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Outbox] = WeakKeyDictionary()
 
     @property
     def target(self) -> Target:
@@ -76,6 +86,15 @@ class Link:
         if self._client is None:
             self._client = Client(self.target, library=self._library)
         return self._client
+
+    @property
+    def outbox(self) -> Outbox:
+        """Where single jobs of the running loop wait for the next call."""
+        loop = asyncio.get_running_loop()
+        found = self._outboxes.get(loop)
+        if found is None:
+            found = self._outboxes[loop] = Outbox(self)
+        return found
 
     async def run(self, operation: Operation[T]) -> T:
         """Carries an operation out on the running loop."""

@@ -13,14 +13,18 @@ import msgspec
 
 from rota import config, names
 from rota.errors import ConfigError, PayloadError
+from rota.limits import Rate
 from rota.names import shown
 from rota.timing import MAX_DELAY_S, Backoff, BackoffRule, instant
 
 Outcome = Literal["created", "duplicate", "lane_full"]
 Answer = Literal["ok", "settled", "lost"]
 DeadAnswer = Literal["ok", "none", "unreadable"]
+CancelAnswer = Literal["cancelled", "asked", "dead", "none"]
 OnDead = Literal["skip", "hold"]
+Charge = Literal["cost", "time"]
 JobState = Literal["waiting", "delayed", "running", "dead"]
+LaneOrder = Literal["waiting", "oldest_wait", "running", "served"]
 
 DEFAULT_LANE = "default"
 DEFAULT_MAX_ATTEMPTS = 5
@@ -42,6 +46,8 @@ class Header(msgspec.Struct, omit_defaults=True, frozen=True):
     on_dead: str = "skip"
     expires_in: int | None = None
     expires_at: int | None = None
+    cost: float = 1
+    charge: str = "cost"
 
 
 encode_header = msgspec.json.Encoder().encode
@@ -54,6 +60,11 @@ def time_limit(value: object) -> float:
     if limit > 0:
         return limit
     raise ConfigError(f"timeout: expected more than 0 s, given {shown(value)}")
+
+
+def check_charge(value: object) -> None:
+    if value not in ("cost", "time"):
+        raise ConfigError(f"charge: expected 'cost' or 'time', given {shown(value)}")
 
 
 def new_id() -> str:
@@ -80,8 +91,9 @@ class JobSpec:
     made with the spec, so enqueueing the same spec again stores nothing while its job exists.
     Its times are milliseconds, as their names say (`task.options` takes seconds): `delay_ms` from
     the server's now, `at_ms` since 1970. A job not started `expires_in_ms` after it was enqueued,
-    or by the instant `expires_at_ms`, goes to the dead unrun. Every field is checked here:
-    ConfigError, PayloadError.
+    or by the instant `expires_at_ms`, goes to the dead unrun. `cost`, 0.001 … 1000: what its lane
+    is charged for it, in turns; with `charge="time"` the seconds it ran instead. Every field is
+    checked here: ConfigError, PayloadError.
     """
 
     task: str
@@ -97,6 +109,8 @@ class JobSpec:
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     timeout: float | None = None
     on_dead: OnDead = "skip"
+    cost: float = 1
+    charge: Charge = "cost"
 
     def __post_init__(self) -> None:
         self._set("task", self.task, names.task_name(self.task))
@@ -119,6 +133,10 @@ class JobSpec:
         self._set("max_attempts", self.max_attempts, attempts)
         if self.timeout is not None:
             self._set("timeout", self.timeout, time_limit(self.timeout))
+        if type(self.cost) is not int or self.cost != 1:
+            self._set("cost", self.cost, config.cost(self.cost))
+        if self.charge != "cost":
+            check_charge(self.charge)
         if self.on_dead != "skip" and self.on_dead != "hold":
             raise ConfigError(f"on_dead: expected 'skip' or 'hold', given {shown(self.on_dead)}")
 
@@ -168,6 +186,8 @@ class JobSpec:
             self.on_dead,
             self.expires_in_ms,
             self.expires_at_ms,
+            self.cost,
+            self.charge,
         )
         return encode_header(header) + b"\n" + self.payload
 
@@ -192,7 +212,10 @@ class Claimed:
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A claimed job. `args` and `kwargs` are set where the task is known, `payload` always."""
+    """A claimed job. `args` and `kwargs` are set where the task is known, `payload` always.
+
+    `cancelled` becomes true, while it is held, some seconds after someone asked to cancel it.
+    """
 
     id: str
     task: str
@@ -203,6 +226,7 @@ class Job:
     max_attempts: int
     timeout: float | None
     on_dead: str
+    charge: str
     expires: int | None
     enqueued_at: float
     payload: bytes
@@ -213,6 +237,20 @@ class Job:
     kwargs: dict[str, Any] = field(default_factory=dict)
     state: Any = None
     backoff: BackoffRule = DEFAULT_BACKOFF
+    cancelled: bool = False
+    began: float = 0.0
+    took: float | None = None
+
+    def begin(self) -> None:
+        """Its time runs from now, where that is what it is charged."""
+        if self.charge == "time":
+            self.began, self.took = time.monotonic(), None
+
+    def ran(self) -> float | None:
+        """For how many seconds it has run, where it is charged for them; asked once, it stands."""
+        if self.took is None and self.charge == "time":
+            self.took = time.monotonic() - self.began
+        return self.took
 
     @property
     def last_attempt(self) -> bool:
@@ -281,6 +319,7 @@ def job_from(claimed: Claimed, delivery: str) -> Job:
         max_attempts=header.max_attempts,
         timeout=header.timeout,
         on_dead=header.on_dead,
+        charge=header.charge,
         expires=_expiry(header, record.enqueued_at),
         enqueued_at=record.enqueued_at,
         payload=record.payload,
@@ -290,12 +329,16 @@ def job_from(claimed: Claimed, delivery: str) -> Job:
     )
 
 
-Action = Literal["complete", "retry", "release", "bury", "block_lane", "block_sequence"]
+Action = Literal["complete", "retry", "release", "bury", "block_lane", "block_sequence", "cancel"]
 
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """How one delivery ends. `delay` in milliseconds; `error` is JSON kept with the job."""
+    """How one delivery ends. `delay` in milliseconds; `error` is JSON kept with the job.
+
+    `unstarted`: a job released without having been run; its lane's rate gets it back. `ran`: for
+    how many seconds, told of jobs that are charged by time.
+    """
 
     id: str
     delivery: str
@@ -303,6 +346,8 @@ class Settlement:
     delay: int = 0
     error: str | None = None
     hold: bool = False
+    unstarted: bool = False
+    ran: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,8 +369,16 @@ class Exchanged:
 
 @dataclass(frozen=True, slots=True)
 class LaneInfo:
-    """A lane as it stands. `oldest_wait` is seconds, None when nothing waits; instants are Unix
-    seconds, None where there is no end."""
+    """A lane as it stands: its counts, its limits as they hold (its own, else its template's, else
+    the queue's), its figures.
+
+    `oldest_wait`: seconds since the first of what waits was first available, of the next entry and
+    the sequences that are out; `next_wait`: the same of the next entry alone. None: there is none.
+    `served`: jobs handed out in the last `window` seconds (the running minute and the one before),
+    a job handed out again counts again; `wait_mean`: how long these had waited since they were
+    first available, in seconds; `charged`: what they cost, in turns. Instants are Unix seconds,
+    None where there is no end.
+    """
 
     name: str
     waiting: int
@@ -341,16 +394,32 @@ class LaneInfo:
     pause_reason: str | None = None
     paused_by: str | None = None
     paused_until: float | None = None
+    rate: Rate | None = None
+    template: str | None = None
+    rated_until: float | None = None
+    next_wait: float | None = None
+    served: int = 0
+    wait_mean: float | None = None
+    charged: float = 0.0
+    window: float = 0.0
+
+    def rank(self, by: LaneOrder) -> float:
+        """Where it stands among lanes that are ordered by a figure, the highest first."""
+        figure: float | None = getattr(self, by)
+        return -1.0 if figure is None else float(figure)
 
     @property
     def state(self) -> str:
-        """One word for people: paused, stopped, blocked, at ceiling, ready, held or idle."""
+        """For people: paused, stopped, blocked, out of rate, ready, at ceiling, held, running or
+        idle."""
         if self.paused:
             return "paused"
         if self.ceiling == 0:
             return "stopped"
         if self.blocked_until is not None:
             return "blocked"
+        if self.rated_until is not None:
+            return "out of rate"
         if self.in_ring:
             return "ready"
         if self.ceiling is not None and self.running >= self.ceiling and self.waiting:
@@ -360,10 +429,13 @@ class LaneInfo:
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """Totals of a queue. `totals` counts since the queue began: enqueued, completed, retried, …"""
+    """Totals of a queue. `permits`: entries in flight, of which a sequence's is one. `totals`
+    counts since the queue began: enqueued, completed, retried, …; `paused_until` in Unix seconds.
+    """
 
     waiting: int
     running: int
+    permits: int
     delayed: int
     dead: int
     lanes_waiting: int
@@ -371,7 +443,12 @@ class QueueInfo:
     lanes_paused: int
     consumers: int
     default_ceiling: int | None
+    default_weight: float | None
+    ceiling: int | None
     paused: bool
+    pause_reason: str | None
+    paused_by: str | None
+    paused_until: float | None
     totals: dict[str, int]
 
 
@@ -391,6 +468,22 @@ class JobInfo:
     deaths: int
     error: str | None
     due: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """What cancelling a lane did: jobs deleted, and jobs in flight that were asked to stop."""
+
+    removed: int
+    asked: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What moving a lane's jobs did: how many went, how many wait or are delayed there still."""
+
+    moved: int
+    left: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,11 @@ def task_name(value: object) -> str:
     return _text(value, "task")
 
 
+def template_name(value: object) -> str:
+    """The name lanes refer to a template by."""
+    return _text(value, "template")
+
+
 def queue_name(value: object) -> str:
     """A queue's name: no braces (it is a hash tag), no `:digits` at the end (kept for shards)."""
     name = _text(value, "queue")

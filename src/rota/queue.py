@@ -5,23 +5,36 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, ParamSpec, TypeVar, overload
 
 from rota import config, names
 from rota.config import Durable
 from rota.consumer import Consumer
 from rota.dead_jobs import DeadJobs
+from rota.doctor import Report
 from rota.errors import ConfigError, UnknownTask
 from rota.job import JobHandle
 from rota.keys import Keys
 from rota.lane import Lane
+from rota.limits import UNSET, Rate, Template, Unset
 from rota.link import Link
-from rota.model import ConsumerInfo, Enqueued, Job, JobSpec, LaneInfo, OnDead, QueueInfo
+from rota.model import (
+    Charge,
+    ConsumerInfo,
+    Enqueued,
+    Job,
+    JobSpec,
+    LaneInfo,
+    LaneOrder,
+    OnDead,
+    QueueInfo,
+)
 from rota.names import shown
 from rota.scripting import LIBRARY, Library
+from rota.shares import ShareOrder, Shares
 from rota.station import Station
-from rota.store import UNSET, OnFull, Unset, check_on_full, chunks, next_chunk
+from rota.store import OnFull, check_on_full, chunks, next_chunk
 from rota.sync import SyncQueue
 from rota.task import AnyTask, Task, TaskHome, TaskPolicy, check_spec, check_specs
 from rota.timing import Backoff, BackoffRule, seconds
@@ -90,6 +103,8 @@ class Queue:
         timeout: float | timedelta | None = None,
         backoff: BackoffRule | None = None,
         on_dead: OnDead = "skip",
+        cost: float = 1,
+        charge: Charge = "cost",
         lane_from: str | None = None,
         ordering_key_from: str | None = None,
         id_from: str | None = None,
@@ -101,6 +116,8 @@ class Queue:
         `max_attempts`: runs before a failing job goes to the dead. `timeout` in seconds.
         `backoff`: the wait before a retry, a `rota.Backoff` or a function of the attempt.
         `on_dead`: whether a dead job lets its sequence go on (`skip`) or stops it (`hold`).
+        `cost`, 0.001 … 1000: what a job's lane is charged for it, in turns. `charge="time"`: the
+        seconds it ran instead, learned from the task's last runs and set right at its end.
         `lane_from`, `ordering_key_from`, `id_from`: parameters whose value is the job's lane,
         ordering key or id. A second task of the same name is a ConfigError.
         """
@@ -164,6 +181,8 @@ class Queue:
         """Stores one job; raises LaneFull where its lane's backlog limit refuses it."""
         self._check(spec)
         durable = config.durable(durable) or self._home.durable
+        if durable is None:
+            return await self.link.outbox.send(spec)
         return await self.link.run(self.link.store.enqueue_one(spec, durable=durable))
 
     async def enqueue_many(
@@ -224,39 +243,100 @@ class Queue:
     def lane(self, name: str) -> Lane:
         return Lane(names.lane_name(name), self.link)
 
-    async def lanes(self, limit: int = 1000) -> list[LaneInfo]:
-        """Lanes with work first, then running, configured, paused, delayed; at most `limit`."""
-        return await self.link.run(self.link.inspector.lanes(limit))
+    async def lanes(self, limit: int = 1000, by: LaneOrder | None = None) -> list[LaneInfo]:
+        """Lanes with work first, then running, configured, paused, delayed; at most `limit`.
+
+        `by`: of all lanes those with the most `waiting`, `running` or `served` jobs, or the longest
+        `oldest_wait`, the first the highest; of `served`, lanes in the ring and those served in the
+        last two minutes. In pages: no call to the server grows with the number of lanes.
+        """
+        return await self.link.run(self.link.inspector.lanes(limit, by))
+
+    async def shares(self, limit: int = 20, by: ShareOrder = "behind") -> Shares:
+        """What lanes were given in the last one to two minutes against what was due to them.
+
+        Tells of `limit` lanes, those furthest `behind` first, or the highest `by` another figure;
+        what is said of all, and what is due, is reckoned over every lane that has wanted turns. In
+        pages: no call to the server grows with the number of lanes, the caller's memory does, by
+        some 300 bytes each.
+        """
+        return await self.link.run(self.link.fairness.shares(limit, by))
 
     async def set(
         self,
         *,
         default_ceiling: int | Unset | None = UNSET,
+        default_weight: float | Unset | None = UNSET,
+        ceiling: int | Unset | None = UNSET,
         dead_max: int | Unset | None = UNSET,
         dead_age: float | timedelta | Unset | None = UNSET,
     ) -> None:
         """Changes what holds for the whole queue; None removes a setting.
 
-        `default_ceiling`: for lanes without one of their own. `dead_max`, `dead_age` (seconds):
-        how many dead jobs are kept, and how long; 100,000 and 180 days unless set. A dead job
-        that holds its sequence is kept whatever these say.
+        `default_ceiling`, `default_weight`: for lanes without one of their own or of their
+        template. `ceiling`: most entries in flight of all lanes together, 0 stops the queue.
+        `dead_max`, `dead_age` (seconds): how many dead jobs are kept, and how long; 100,000 and
+        180 days unless set. A dead job that holds its sequence is kept whatever these say.
         """
         await self.link.run(
             self.link.store.queue_set(
-                default_ceiling=default_ceiling, dead_max=dead_max, dead_age=dead_age
+                default_ceiling=default_ceiling,
+                default_weight=default_weight,
+                ceiling=ceiling,
+                dead_max=dead_max,
+                dead_age=dead_age,
             )
         )
+
+    async def set_template(
+        self,
+        name: str,
+        *,
+        ceiling: int | Unset | None = UNSET,
+        weight: float | Unset | None = UNSET,
+        rate: Rate | Unset | None = UNSET,
+        backlog: int | Unset | None = UNSET,
+    ) -> None:
+        """Makes a template of limits, or changes it: for lanes with `lane.set(template=name)`.
+
+        A lane's own setting wins, and the queue's default holds where both say nothing. Claims
+        follow the change at once; lanes that only it allows to be served are reached in pages
+        while work goes on. At most 1,000 templates (ConfigError).
+        """
+        await self.link.run(
+            self.link.store.set_template(
+                name, ceiling=ceiling, weight=weight, rate=rate, backlog=backlog
+            )
+        )
+
+    async def drop_template(self, name: str) -> bool:
+        """Removes a template; lanes that refer to it keep their own settings and the defaults."""
+        return await self.link.run(self.link.store.drop_template(name))
+
+    async def templates(self) -> dict[str, Template]:
+        """The templates there are."""
+        return await self.link.run(self.link.store.templates())
 
     async def set_lanes(self, limits: Mapping[str, Mapping[str, Any]]) -> None:
         """Changes many lanes: name → the keywords of `Lane.set`. All are checked first."""
         await self.link.run(self.link.store.set_lanes(limits))
 
-    async def pause(self, *, reason: str | None = None, by: str | None = None) -> None:
-        """Hands out nothing of the whole queue until `resume`; what is in flight goes on."""
-        await self.link.run(self.link.store.shut_gate(reason=reason, by=by))
+    async def pause(
+        self,
+        *,
+        reason: str | None = None,
+        by: str | None = None,
+        until: datetime | float | None = None,
+    ) -> None:
+        """Hands out nothing of the whole queue until `resume`, or until the instant `until`.
 
-    async def resume(self) -> None:
-        await self.link.run(self.link.store.open_gate())
+        What is in flight goes on. Pausing again replaces end and reason.
+        """
+        await self.link.run(self.link.store.shut_gate(reason=reason, by=by, until=until))
+
+    async def resume(self) -> bool:
+        """Ends a pause of the queue; False where there was none. Lanes' own pauses stay."""
+        return await self.link.run(self.link.store.open_gate())
 
     async def purge(self) -> int:
         """Deletes what waits and what is delayed in every lane with waiting jobs, in pages."""
@@ -269,6 +349,16 @@ class Queue:
     async def evict(self, consumer: str) -> int | None:
         """Ends a consumer's lease: what it holds goes back uncounted. None: no such lease."""
         return await self.link.run(self.link.store.evict(names.job_id(consumer)))
+
+    async def doctor(self, repair: bool = False) -> Report:
+        """Checks the queue's invariants and its server while work goes on; see docs/doctor.md.
+
+        With `repair` it mends what it can. What it reports was so when it was looked at; what is
+        too large to be sure of is in `unchecked`.
+        """
+        return await self.link.run(
+            self.link.doctor.examine(repair=repair, park_s=self.station.beat)
+        )
 
     async def info(self) -> QueueInfo:
         """Totals of the queue."""

@@ -3,7 +3,8 @@
 A script is one file in `rota/lua`, with a machine-read header:
 
     #!lua flags=allow-oom
-    -- include: clock bell          functions it uses, from `lua/lib`, in order
+    -- include: clock bell          functions it uses, from `lua/lib`, in order; in any
+                                    number of such lines
     -- args: consumer number        its arguments, by name, in order
     -- resend: yes                  whether sending it twice is as good as once
 
@@ -118,7 +119,18 @@ class Wait:
     seconds: float
 
 
-Request = Call[Any] | list[Call[Any]] | Wait
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What an operation yields to put plain questions (INFO, TIME, …) to the server of a queue.
+
+    It is sent the replies, in order; one that was refused is the error itself.
+    """
+
+    keys: Keys
+    commands: Sequence[tuple[str, ...]]
+
+
+Request = Call[Any] | list[Call[Any]] | Wait | Ask
 Operation = Generator[Request, Reply, T]
 """An operation written once, without I/O: it yields what it needs (a call, calls to be sent
 together, a wait), is sent the raw replies, and returns its result."""
@@ -131,8 +143,8 @@ def together(calls: Sequence[Call[T]]) -> Operation[list[T]]:
 
 
 def _header(text: str, field: str) -> tuple[str, ...]:
-    found = re.search(rf"^-- {field}:(.*)$", text, re.MULTILINE)
-    return tuple(found.group(1).split()) if found else ()
+    lines = re.findall(rf"^-- {field}:(.*)$", text, re.MULTILINE)
+    return tuple(" ".join(lines).split())
 
 
 def _read(path: str) -> str:
@@ -170,6 +182,27 @@ def load(name: str) -> Script:
     )
 
 
+_DEFINITION = re.compile(r"^local (?:function (\w+)|([\w, ]+?)( =|$))", re.MULTILINE)
+_COMMENT = re.compile(r"--.*")
+
+
+def _scoped(text: str, mentioned: set[str]) -> str:
+    """An include in a scope of its own, with what other parts mention in their sight: a Lua
+    function has 200 local variables at most, and a script is one function."""
+    exported: list[str] = []
+
+    def define(found: re.Match[str]) -> str:
+        function, variables, value = found.groups()
+        names = [function] if function else [name.strip() for name in variables.split(",")]
+        if mentioned.isdisjoint(names):
+            return found.group(0)
+        exported.extend(names)
+        return f"function {function}" if function else f"{variables}{value}" if value else ""
+
+    inner = _DEFINITION.sub(define, text)
+    return "".join([*(f"local {name}\n" for name in exported), "do\n", inner, "end\n"])
+
+
 class Library:
     """Assembles scripts. `swap` replaces an include for another text, by name."""
 
@@ -184,8 +217,13 @@ class Library:
         return found
 
     def _build(self, script: Script) -> Assembled:
-        parts = [self._include(name) for name in script.includes]
-        body = "\n".join([*parts, script.body])
+        parts = [*(self._include(name) for name in script.includes), script.body]
+        words = [set(re.findall(r"\w+", _COMMENT.sub("", part))) for part in parts]
+        scoped = [
+            _scoped(part, set().union(*words[:i], *words[i + 1 :]))
+            for i, part in enumerate(parts[:-1])
+        ]
+        body = "\n".join([*scoped, script.body])
         text = "\n".join([script.flags, lua_helpers(body), script.binding, body])
         return Assembled(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 

@@ -9,8 +9,12 @@ from __future__ import annotations
 from typing import cast
 
 from rota.keys import Keys
+from rota.limits import Rate, Template
 from rota.model import Answer, Claimed, DeadAnswer, Exchanged, LaneInfo, QueueInfo, read_note
 from rota.scripting import BOUND, LIBRARY, Packed, Reply, Tail, script
+
+MINUTE_MS = 60_000
+"""Figures of lanes are kept by the minute."""
 
 
 def _text(reply: Reply) -> str:
@@ -74,9 +78,27 @@ def _entries(
     return entries
 
 
-def _beat(reply: Reply) -> tuple[bool, float | None, int]:
-    more, due, reaped = reply
-    return bool(more), _due(due), reaped
+def _beat(reply: Reply) -> tuple[bool, float | None, int, bool]:
+    more, due, reaped, asked = reply
+    return bool(more), _due(due), reaped, bool(asked)
+
+
+def _asked(reply: Reply) -> tuple[int, str, list[tuple[str, str, str]]]:
+    after, cursor, rows = reply
+    return after, _text(cursor), [cast("tuple[str, str, str]", tuple(_texts(row))) for row in rows]
+
+
+def _cancelled_page(reply: Reply) -> tuple[str, int]:
+    return _text(reply[0]), reply[1]
+
+
+def _moved(reply: Reply) -> tuple[str, int, int]:
+    cursor, moved, left = reply
+    return _text(cursor), moved, left
+
+
+def _changed(reply: Reply) -> tuple[str, int]:
+    return _text(reply[0]), reply[1]
 
 
 def _page_of_held(reply: Reply) -> tuple[str, str, list[tuple[str, str]]]:
@@ -87,7 +109,7 @@ def _page_of_held(reply: Reply) -> tuple[str, str, list[tuple[str, str]]]:
 
 def _lane_row(now: int, row: Reply) -> LaneInfo:
     name, waiting, delayed, running, ceiling, weight, paused, blocked, ready, since, *more = row
-    backlog, why, pause_end = more
+    backlog, why, pause_end, rate, template, rated, following, served, waited, charged = more
     note = read_note(why)
     return LaneInfo(
         name=name.decode(),
@@ -99,12 +121,28 @@ def _lane_row(now: int, row: Reply) -> LaneInfo:
         paused=bool(paused),
         blocked_until=blocked / 1000 if blocked else None,
         in_ring=bool(ready),
-        oldest_wait=max(0, now - since) / 1000 if since else None,
-        backlog=int(backlog) if backlog else None,
+        oldest_wait=_since(now, since),
+        backlog=None if backlog == b"" else int(backlog),
         pause_reason=note.get("reason"),
         paused_by=note.get("by"),
         paused_until=pause_end / 1000 if pause_end else None,
+        rate=Rate.parse(rate.decode()) if rate else None,
+        template=template.decode() if template else None,
+        rated_until=rated / 1000 if rated else None,
+        next_wait=_since(now, following),
+        served=served,
+        wait_mean=waited / served / 1000 if served else None,
+        charged=float(charged),
+        window=_window(now),
     )
+
+
+def _window(now: int) -> float:
+    return (MINUTE_MS + now % MINUTE_MS) / 1000
+
+
+def _since(now: int, then: int) -> float | None:
+    return max(0, now - then) / 1000 if then else None
 
 
 def _lane_info(reply: Reply) -> LaneInfo:
@@ -116,22 +154,41 @@ def _lanes_page(reply: Reply) -> tuple[str, list[LaneInfo]]:
     return _text(cursor), [_lane_row(now, row) for row in rows]
 
 
+def _turns_page(reply: Reply) -> tuple[str, float, list[LaneInfo]]:
+    return _text(reply[1]), _window(reply[0]), _lanes_page(reply)[1]
+
+
 def _queue_info(reply: Reply) -> QueueInfo:
-    _, flat, delayed, dead, waiting, ready, paused, consumers, ceiling, gate, _ = reply
+    _, flat, delayed, dead, waiting, ready, paused, consumers, *settings, _ = reply
+    default_ceiling, default_weight, ceiling, gate, until = settings
     stats = dict(zip(_texts(flat[::2]), map(int, flat[1::2]), strict=True))
+    note = read_note(gate) if gate else {}
     return QueueInfo(
         waiting=stats.pop("waiting", 0),
         running=stats.pop("running", 0),
+        permits=stats.pop("permits", 0),
         delayed=delayed,
         dead=dead,
         lanes_waiting=waiting,
         lanes_ready=ready,
         lanes_paused=paused,
         consumers=consumers,
-        default_ceiling=int(ceiling) if ceiling else None,
+        default_ceiling=int(default_ceiling) if default_ceiling else None,
+        default_weight=float(default_weight) if default_weight else None,
+        ceiling=int(ceiling) if ceiling else None,
         paused=gate != b"",
+        pause_reason=note.get("reason"),
+        paused_by=note.get("by"),
+        paused_until=until / 1000 if until else None,
         totals=stats,
     )
+
+
+def _templates(reply: Reply) -> dict[str, Template]:
+    return {
+        name.decode(): Template.parse(text)
+        for name, text in zip(reply[::2], reply[1::2], strict=True)
+    }
 
 
 def _raw(reply: Reply) -> Reply:
@@ -185,7 +242,9 @@ def pass_on(keys: Keys, *, beat_ms: int) -> None: ...
 
 
 @script(_int)
-def lane_set(keys: Keys, *, lane: str, ceiling: str, weight: str, backlog: str) -> None: ...
+def lane_set(
+    keys: Keys, *, lane: str, ceiling: str, weight: str, rate: str, backlog: str, template: str
+) -> None: ...
 
 
 @script(_int)
@@ -206,8 +265,36 @@ def unblock(keys: Keys, *, lane: str) -> None: ...
 
 @script(_int)
 def queue_set(
-    keys: Keys, *, default_ceiling: str, dead_max: str, dead_age: str, paused: str
+    keys: Keys,
+    *,
+    default_ceiling: str,
+    default_weight: str,
+    ceiling: str,
+    dead_max: str,
+    dead_age: str,
 ) -> None: ...
+
+
+@script(_int)
+def template_set(
+    keys: Keys, *, name: str, ceiling: str, weight: str, rate: str, backlog: str
+) -> None: ...
+
+
+@script(_int)
+def template_drop(keys: Keys, *, name: str) -> None: ...
+
+
+@script(_templates)
+def templates(keys: Keys) -> None: ...
+
+
+@script(_int)
+def gate_shut(keys: Keys, *, until_ms: int, why: str) -> None: ...
+
+
+@script(_int)
+def gate_open(keys: Keys) -> None: ...
 
 
 @script(_answers_of_dead)
@@ -219,7 +306,29 @@ def discard(keys: Keys, *, ids: Packed) -> None: ...
 
 
 @script(_raw)
-def purge(keys: Keys, *, lane: str, limit: int) -> None: ...
+def purge(keys: Keys, *, lane: str, limit: int, total: str) -> None: ...
+
+
+@script(_text)
+def cancel(keys: Keys, *, id: str, by: str) -> None: ...
+
+
+@script(_cancelled_page)
+def cancel_running(
+    keys: Keys, *, consumer: str, lane: str, by: str, cursor: str, limit: int
+) -> None: ...
+
+
+@script(_asked)
+def asked_page(keys: Keys, *, consumers: Packed, after: int, cursor: str, limit: int) -> None: ...
+
+
+@script(_moved)
+def move(keys: Keys, *, source: str, target: str, cursor: str, limit: int) -> None: ...
+
+
+@script(_changed)
+def reprioritize(keys: Keys, *, lane: str, priority: int, cursor: str, limit: int) -> None: ...
 
 
 @script(_raw)
@@ -240,12 +349,56 @@ def lane_info(keys: Keys, *, lane: str) -> None: ...
 def lanes_page(keys: Keys, *, cursor: str, limit: int) -> None: ...
 
 
+@script(_turns_page)
+def turns_page(keys: Keys, *, cursor: str, limit: int) -> None: ...
+
+
 @script(_queue_info)
 def queue_info(keys: Keys) -> None: ...
 
 
 @script(_raw)
 def job_info(keys: Keys, *, id: str) -> None: ...
+
+
+@script(_raw)
+def explain_job(keys: Keys, *, id: str) -> None: ...
+
+
+@script(_raw)
+def explain_lane(keys: Keys, *, lane: str) -> None: ...
+
+
+@script(_raw)
+def holder_page(keys: Keys, *, id: str, cursor: str, limit: int) -> None: ...
+
+
+@script(_raw)
+def held_page(keys: Keys, *, consumer: str, lane: str, cursor: str, limit: int) -> None: ...
+
+
+@script(_texts)
+def tasks_of(keys: Keys, *, ids: Packed) -> None: ...
+
+
+@script(_raw)
+def audit_page(keys: Keys, *, kind: str, cursor: str, limit: int, names: Tail) -> None: ...
+
+
+@script(_raw)
+def audit_mend(keys: Keys, *, things: Tail) -> None: ...
+
+
+@script(_raw)
+def audit_keys(keys: Keys, *, pattern: str, cursor: str, limit: int) -> None: ...
+
+
+@script(_raw)
+def audit_recount(keys: Keys, *, lane: bytes, first: int, limit: int) -> None: ...
+
+
+@script(_raw)
+def audit_sums(keys: Keys, *, active: bool, cursor: str, limit: int) -> None: ...
 
 
 def assemble_all() -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from rota import config, names
@@ -11,11 +11,14 @@ from rota.config import Durable
 from rota.consumer import SyncConsumer
 from rota.dead_jobs import SyncDeadJobs
 from rota.deliveries import Decode
+from rota.doctor import Report
 from rota.job import SyncJobHandle
 from rota.lane import SyncLane
-from rota.model import ConsumerInfo, Enqueued, JobSpec, LaneInfo, QueueInfo
+from rota.limits import UNSET, Rate, Template, Unset
+from rota.model import ConsumerInfo, Enqueued, JobSpec, LaneInfo, LaneOrder, QueueInfo
+from rota.shares import ShareOrder, Shares
 from rota.station import Station
-from rota.store import UNSET, OnFull, Unset, check_on_full, chunks, next_chunk
+from rota.store import OnFull, check_on_full, chunks, next_chunk
 from rota.task import TaskHome, check_spec, check_specs
 from rota.timing import seconds
 
@@ -79,30 +82,66 @@ class SyncQueue:
     def lane(self, name: str) -> SyncLane:
         return SyncLane(names.lane_name(name), self._link)
 
-    def lanes(self, limit: int = 1000) -> list[LaneInfo]:
-        return self._link.run_sync(self._link.inspector.lanes(limit))
+    def lanes(self, limit: int = 1000, by: LaneOrder | None = None) -> list[LaneInfo]:
+        return self._link.run_sync(self._link.inspector.lanes(limit, by))
+
+    def shares(self, limit: int = 20, by: ShareOrder = "behind") -> Shares:
+        return self._link.run_sync(self._link.fairness.shares(limit, by))
 
     def set(
         self,
         *,
         default_ceiling: int | Unset | None = UNSET,
+        default_weight: float | Unset | None = UNSET,
+        ceiling: int | Unset | None = UNSET,
         dead_max: int | Unset | None = UNSET,
         dead_age: float | timedelta | Unset | None = UNSET,
     ) -> None:
         self._link.run_sync(
             self._link.store.queue_set(
-                default_ceiling=default_ceiling, dead_max=dead_max, dead_age=dead_age
+                default_ceiling=default_ceiling,
+                default_weight=default_weight,
+                ceiling=ceiling,
+                dead_max=dead_max,
+                dead_age=dead_age,
             )
         )
+
+    def set_template(
+        self,
+        name: str,
+        *,
+        ceiling: int | Unset | None = UNSET,
+        weight: float | Unset | None = UNSET,
+        rate: Rate | Unset | None = UNSET,
+        backlog: int | Unset | None = UNSET,
+    ) -> None:
+        self._link.run_sync(
+            self._link.store.set_template(
+                name, ceiling=ceiling, weight=weight, rate=rate, backlog=backlog
+            )
+        )
+
+    def drop_template(self, name: str) -> bool:
+        return self._link.run_sync(self._link.store.drop_template(name))
+
+    def templates(self) -> dict[str, Template]:
+        return self._link.run_sync(self._link.store.templates())
 
     def set_lanes(self, limits: Mapping[str, Mapping[str, Any]]) -> None:
         self._link.run_sync(self._link.store.set_lanes(limits))
 
-    def pause(self, *, reason: str | None = None, by: str | None = None) -> None:
-        self._link.run_sync(self._link.store.shut_gate(reason=reason, by=by))
+    def pause(
+        self,
+        *,
+        reason: str | None = None,
+        by: str | None = None,
+        until: datetime | float | None = None,
+    ) -> None:
+        self._link.run_sync(self._link.store.shut_gate(reason=reason, by=by, until=until))
 
-    def resume(self) -> None:
-        self._link.run_sync(self._link.store.open_gate())
+    def resume(self) -> bool:
+        return self._link.run_sync(self._link.store.open_gate())
 
     def purge(self) -> int:
         return self._link.run_sync(self._link.store.purge_queue())
@@ -112,6 +151,11 @@ class SyncQueue:
 
     def evict(self, consumer: str) -> int | None:
         return self._link.run_sync(self._link.store.evict(names.job_id(consumer)))
+
+    def doctor(self, repair: bool = False) -> Report:
+        return self._link.run_sync(
+            self._link.doctor.examine(repair=repair, park_s=self._station.beat)
+        )
 
     def info(self) -> QueueInfo:
         return self._link.run_sync(self._link.inspector.queue())

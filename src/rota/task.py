@@ -17,14 +17,15 @@ from rota.link import Link
 from rota.model import (
     DEFAULT_LANE,
     DEFAULT_MAX_ATTEMPTS,
+    Charge,
     Enqueued,
     JobSpec,
     OnDead,
+    check_charge,
     new_id,
     time_limit,
 )
 from rota.names import shown
-from rota.scripting import Operation
 from rota.timing import Backoff, BackoffRule, check_backoff, instant, milliseconds, seconds
 
 P = ParamSpec("P")
@@ -43,6 +44,8 @@ class TaskPolicy:
     timeout: float | timedelta | None = None
     backoff: BackoffRule = field(default_factory=Backoff)
     on_dead: OnDead = "skip"
+    cost: float = 1
+    charge: Charge = "cost"
     lane_from: str | None = None
     ordering_key_from: str | None = None
     id_from: str | None = None
@@ -50,6 +53,8 @@ class TaskPolicy:
     def __post_init__(self) -> None:
         config.whole(self.max_attempts, 1, config.MAX_ATTEMPTS, "max_attempts")
         check_backoff(self.backoff)
+        config.cost(self.cost)
+        check_charge(self.charge)
         if self.on_dead not in ("skip", "hold"):
             raise ConfigError(f"on_dead: expected 'skip' or 'hold', given {shown(self.on_dead)}")
         if self.timeout is not None:
@@ -69,6 +74,7 @@ class JobOptions:
     expires_in: int | None = None
     expires_at: int | None = None
     id: str | None = None
+    cost: float | None = None
 
 
 def job_options(
@@ -80,6 +86,7 @@ def job_options(
     at: datetime | float | None,
     expires: float | timedelta | datetime | None,
     id: str | None,
+    cost: float | None,
 ) -> JobOptions:
     """Reads what a user gives; raises ConfigError before anything is written."""
     if delay is not None and at is not None:
@@ -102,6 +109,7 @@ def job_options(
             else milliseconds(seconds(_duration(expires), "expires"))
         ),
         id=None if id is None else names.job_id(id),
+        cost=None if cost is None else config.cost(cost),
     )
 
 
@@ -172,6 +180,8 @@ class Enqueuer(Generic[P]):
             max_attempts=policy.max_attempts,
             timeout=_float(policy.timeout),
             on_dead=policy.on_dead,
+            cost=policy.cost if given.cost is None else given.cost,
+            charge=policy.charge,
         )
 
     def _from(self, bound: dict[str, object], parameter: str | None, what: str) -> str | None:
@@ -182,14 +192,16 @@ class Enqueuer(Generic[P]):
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
         """Stores one job and says whether it is new.
 
+        Calls of one event loop made while another is in flight travel together in the next; those
+        that wait to be durable travel alone.
         Raises PayloadError, ConfigError or LaneFull before anything is stored, Unavailable when
         the server cannot be reached: then the job may exist, and the same id may be sent again.
         """
-        return await self._home.link.run(self._enqueueing(*args, **kwargs))
-
-    def _enqueueing(self, *args: P.args, **kwargs: P.kwargs) -> Operation[Enqueued]:
+        spec = self.spec(*args, **kwargs)
+        if self._durable is None:
+            return await self._home.link.outbox.send(spec)
         store = self._home.link.store
-        return store.enqueue_one(self.spec(*args, **kwargs), durable=self._durable)
+        return await self._home.link.run(store.enqueue_one(spec, durable=self._durable))
 
     @property
     def sync(self) -> SyncEnqueuer[P]:
@@ -207,8 +219,9 @@ class SyncEnqueuer(Generic[P]):
         return self._twin.spec(*args, **kwargs)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
-        twin = self._twin
-        return twin._home.link.run_sync(twin._enqueueing(*args, **kwargs))
+        twin, link = self._twin, self._twin._home.link
+        spec = twin.spec(*args, **kwargs)
+        return link.run_sync(link.store.enqueue_one(spec, durable=twin._durable))
 
 
 class Task(Enqueuer[P], Generic[P, R]):
@@ -243,6 +256,7 @@ class Task(Enqueuer[P], Generic[P, R]):
         at: datetime | float | None = None,
         expires: float | timedelta | datetime | None = None,
         id: str | None = None,
+        cost: float | None = None,
         durable: Durable | None = None,
     ) -> Enqueuer[P]:
         """The task with options for the jobs enqueued through it.
@@ -250,8 +264,9 @@ class Task(Enqueuer[P], Generic[P, R]):
         `priority`: −1000 … 1000, higher first. `delay` (seconds, `timedelta`) or `at` (aware
         `datetime`, Unix seconds): not before. `expires` (seconds from enqueueing, or an instant):
         a job not started by then goes to the dead unrun. `id` deduplicates while its job exists;
-        `ordering_key` orders within the lane. `durable`: what to wait for before `enqueue`
-        returns. Raises ConfigError.
+        `ordering_key` orders within the lane. `cost`, 0.001 … 1000: what the lane is charged for
+        the job, in turns. `durable`: what to wait for before `enqueue` returns. Raises
+        ConfigError.
         """
         return Enqueuer(
             name=self.name,
@@ -266,6 +281,7 @@ class Task(Enqueuer[P], Generic[P, R]):
                 at=at,
                 expires=expires,
                 id=id,
+                cost=cost,
             ),
             durable=config.durable(durable),
         )

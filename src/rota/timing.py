@@ -153,6 +153,21 @@ def _answer(value: object) -> float:
     raise ConfigError(f"back-off: expected seconds or a timedelta, given {shown(value)}")
 
 
+def duration(span: float) -> str:
+    """Seconds as people read them: 0.4s, 12s, 3m 20s, 5h 1m, 2d 3h."""
+    if span < 10:
+        return f"{span:.1f}s"
+    whole_seconds = round(span)
+    for size, unit, smaller, small in (
+        (86_400, "d", 3600, "h"),
+        (3600, "h", 60, "m"),
+        (60, "m", 1, "s"),
+    ):
+        if whole_seconds >= size:
+            return f"{whole_seconds // size}{unit} {whole_seconds % size // smaller}{small}"
+    return f"{whole_seconds}s"
+
+
 def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 

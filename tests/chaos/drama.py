@@ -173,7 +173,7 @@ class Drama:
         async with self.queue.consumer() as consumer:
             assert not await consumer.claim()
         dump = await asyncio.to_thread(self._dump)
-        left = [name for name in dump.types if not name.startswith("sent:")]
+        left = [name for name in dump.types if not name.startswith(audit.TRANSIENT)]
         assert set(left) <= CONSTANT, f"{sorted(set(left) - CONSTANT)}"
         assert not (found := audit.findings(dump)), found
         return True

@@ -350,15 +350,30 @@ async def test_a_job_that_holds_its_sequence_outlives_retention(
 
 @pytest.mark.parametrize(
     "end",
-    ["complete", "dead", "discard", "purge", "expiry", "killed", "pruned", "lost body"],
+    [
+        "complete",
+        "dead",
+        "discard",
+        "purge",
+        "cancel",
+        "cancel, delayed",
+        "cancel, running",
+        "cancel, killed",
+        "cancel the lane",
+        "expiry",
+        "killed",
+        "pruned",
+        "lost body",
+    ],
 )
 async def test_an_id_is_taken_as_long_as_its_job_exists(
     server: Server, timed: Timed, end: str
 ) -> None:
     """C37: by each way a job can go. A refusal names the job that has the id, and no record of
-    the id outlives it. (Cancelling is not there yet; lanes cannot be deleted.)"""
+    the id outlives it. (Lanes cannot be deleted.)"""
     queue, clock = timed.queue, timed.clock
-    spec = jobs("k", expires_in_ms=1000 if end == "expiry" else None)[0]
+    delay = 1000 if end == "cancel, delayed" else 0
+    spec = jobs("k", expires_in_ms=1000 if end == "expiry" else None, delay_ms=delay)[0]
     assert (await queue.enqueue(spec)).outcome == "created"
     again = await queue.enqueue(jobs("k")[0])
     assert (again.id, again.outcome) == ("k", "duplicate")
@@ -366,6 +381,22 @@ async def test_an_id_is_taken_as_long_as_its_job_exists(
     free = end not in ("dead", "expiry", "killed")
     if end == "purge":
         assert await queue.lane("a").purge() == 1
+    elif end in ("cancel", "cancel, delayed"):
+        assert await queue.job("k").cancel() == "cancelled"
+    elif end == "cancel the lane":
+        assert await queue.lane("a").cancel() == rota.Cancelled(removed=1, asked=0)
+    elif end == "cancel, running":
+        assert await hand.claim() == ["k"]
+        assert await queue.job("k").cancel() == "asked"
+        again = await queue.enqueue(jobs("k")[0])
+        assert (again.id, again.outcome) == ("k", "duplicate")
+        assert await hand.settle("k", "retry", delay=1000) == "ok"
+    elif end == "cancel, killed":
+        assert await hand.claim() == ["k"]
+        assert await queue.job("k").cancel() == "asked"
+        for _ in range(4):
+            clock.advance(600)
+            await beat(queue)
     elif end == "expiry":
         clock.advance(1000)
         async with queue.consumer(lease=3600) as consumer:

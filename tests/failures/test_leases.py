@@ -19,6 +19,7 @@ import pytest
 import rota
 from tests.conftest import PrivateServer
 from tests.failures.tools import Hand, Timed, beat, jobs, stats, until_done, working
+from tests.model import audit
 from tests.support.faulty import Break
 from tests.support.queues import LEASE, assert_drained, assert_sound, calls, dump, open_queue
 from tests.support.servers import Server
@@ -108,7 +109,7 @@ async def test_many_dead_consumers_are_reaped_while_others_work(
     assert found.get("consumers") == {}
     assert not list(found.each("c:"))
     assert_drained(server, queue, done=1500)
-    left = {name for name in found.types if not name.startswith("sent:")}
+    left = {name for name in found.types if not name.startswith(audit.TRANSIENT)}
     assert left <= {"config", "seq", "stats", "wake", "vt", "owed"}, "traces of what has gone"
 
 
@@ -184,7 +185,7 @@ async def test_a_consumer_marked_gone_and_left_is_finished_by_anyone(
     from rota import scripts
 
     def one_page() -> rota.scripting.Operation[bool]:
-        more, _, _ = yield from scripts.beat(keys, limit=100, watched_ms=0)
+        more, *_ = yield from scripts.beat(keys, limit=100, watched_ms=0)
         return more
 
     assert await queue.link.run(one_page())  # and its worker dies here

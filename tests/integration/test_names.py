@@ -15,6 +15,7 @@ import pytest
 import rota
 from rota.errors import ConfigError
 from rota.keys import CATALOGUE, Keys
+from tests.model import audit
 from tests.support.queues import assert_sound
 from tests.support.servers import Server
 
@@ -41,7 +42,8 @@ async def left_behind(server: Server, queue: rota.Queue) -> set[str]:
     """The kinds of keys a drained queue has left, receipts apart."""
     keys = Keys(queue.name)
     constant = {keys.key(kind.name): kind.name for kind in CATALOGUE if kind.parameter is None}
-    found = {key for key in server.keys() if not key.startswith(keys.root + "sent:")}
+    transient = tuple(keys.root + kind for kind in audit.TRANSIENT)
+    found = {key for key in server.keys() if not key.startswith(transient)}
     return {constant.get(key, key) for key in found}
 
 

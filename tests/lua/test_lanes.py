@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.store import UNSET
+from rota.limits import UNSET
 from tests.lua.conftest import Desk
 
 pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the model test's
@@ -103,7 +103,11 @@ def test_pausing_again_replaces_end_and_reason(desk: Desk) -> None:
     assert desk.zset("blocked") == {"p:a": soon * 1000}
     desk.run(desk.store.pause("a", reason="second", by=None, until=None))
     assert desk.zset("blocked") == {}
-    assert json.loads(desk.hash("why")["p:a"]) == {"reason": "second", "by": None}
+    assert json.loads(desk.hash("why")["p:a"]) == {
+        "reason": "second",
+        "by": None,
+        "at": desk.clock.now,
+    }
     desk.clock.advance(9_000)
     assert desk.claim() == []
     desk.run(desk.store.pause("a", reason=None, by=None, until=1))

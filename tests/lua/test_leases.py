@@ -59,7 +59,7 @@ def test_a_reap_goes_by_pages_and_ends_with_the_consumer(desk: Desk, key: str | 
     desk.clock.advance(LEASE // 2)
     pages = []
     while True:
-        more, _, reaped = desk.run(iter(scripts.beat(desk.keys, limit=2, watched_ms=0)))
+        more, _, reaped, _ = desk.run(iter(scripts.beat(desk.keys, limit=2, watched_ms=0)))
         pages.append(reaped)
         if not more:
             break

@@ -7,7 +7,8 @@ import pytest
 from rota import scripts
 from rota.dead import START
 from rota.inspector import Inspector
-from rota.model import JobSpec
+from rota.limits import Rate
+from rota.model import JobSpec, LaneInfo, Settlement
 from tests.lua.conftest import LEASE, Desk
 
 pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the model test's
@@ -84,6 +85,166 @@ def test_a_lanes_oldest_wait_counts_what_may_not_be_claimed_too(
     desk.clean()
 
 
+def test_a_wait_begins_when_a_job_is_first_available(desk: Desk, look: Inspector) -> None:
+    """Neither a retry nor a release begins it anew; a delay is no wait."""
+    desk.add("retried", "released", "j", lane="a")
+    desk.add("delayed", lane="b", delay_ms=4_000)
+    desk.claim(2)
+    desk.clock.advance(1_000)
+    desk.settle(("retried", "retry", 5_000), ("released", "release", 0))
+    assert desk.run(look.lane("a")).oldest_wait == 1
+    desk.clock.advance(3_500)
+    desk.beat()
+    assert desk.run(look.lane("b")).oldest_wait == 0, "its wait begins now, at 4.5 s"
+    desk.claim(3)
+    assert desk.run(look.lane("a")).oldest_wait is None, "the retried one is delayed"
+    desk.clock.advance(2_000)
+    desk.beat()
+    info = desk.run(look.lane("a"))
+    assert (info.waiting, info.oldest_wait, info.next_wait) == (1, 6.5, 6.5)
+    desk.clean()
+
+
+def test_the_wait_of_the_next_entry_apart_from_what_is_out(desk: Desk, look: Inspector) -> None:
+    desk.add("s1", "s2", key="k")
+    desk.claim()
+    desk.clock.advance(2_000)
+    assert desk.run(look.lane("a")).next_wait is None
+    desk.add("j")
+    desk.clock.advance(1_000)
+    info = desk.run(look.lane("a"))
+    assert (info.next_wait, info.oldest_wait) == (1, 3)
+
+
+def listed(desk: Desk, limit: int = 50) -> dict[str, LaneInfo]:
+    found: dict[str, LaneInfo] = {}
+    cursor = ""
+    while True:
+        cursor, rows = desk.run(iter(scripts.lanes_page(desk.keys, cursor=cursor, limit=limit)))
+        found.update((row.name, row) for row in rows)
+        if not cursor:
+            return found
+
+
+def test_a_row_tells_the_limits_that_hold(desk: Desk, look: Inspector) -> None:
+    rate, own = Rate(3, per=60, burst=2), Rate(0.3)
+    desk.run(desk.store.set_template("pro", ceiling=4, weight=2.5, rate=rate, backlog=7))
+    desk.run(desk.store.queue_set(default_ceiling=9, default_weight=3))
+    desk.run(desk.store.lane_set("of template", template="pro"))
+    desk.run(desk.store.lane_set("of its own", template="pro", rate=own, ceiling=1, backlog=0))
+    desk.run(desk.store.lane_set("only a rate", rate=own))
+    desk.run(desk.store.lane_set("gone", template="pro"))
+    desk.run(desk.store.lane_set("gone", template=None))
+    found = listed(desk)
+    limits = {
+        lane: (row.ceiling, row.weight, row.rate, row.backlog, row.template)
+        for lane, row in found.items()
+    }
+    assert limits == {
+        "of template": (4, 2.5, rate, 7, "pro"),
+        "of its own": (1, 2.5, own, 0, "pro"),
+        "only a rate": (9, 3.0, own, None, None),
+    }
+    assert found == {lane: desk.run(look.lane(lane)) for lane in found}
+
+
+def test_until_when_a_lane_is_out_of_rate(desk: Desk, look: Inspector) -> None:
+    desk.run(desk.store.lane_set("a", rate=Rate(1, per=10)))
+    desk.add("j1", "j2")
+    assert desk.run(look.lane("a")).rated_until is None
+    desk.claim(2)
+    assert desk.run(look.lane("a")).rated_until == desk.clock.now / 1000 + 10
+    desk.clock.advance(10_000)
+    desk.beat()
+    info = desk.run(look.lane("a"))
+    assert (info.rated_until, info.state) == (None, "ready")
+
+
+# ── figures ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def figures(desk: Desk, lane: str = "a") -> tuple[int, float | None, float]:
+    info = desk.run(Inspector(desk.keys).lane(lane))
+    return info.served, info.wait_mean, info.charged
+
+
+def test_figures_of_known_waits(desk: Desk) -> None:
+    assert figures(desk) == (0, None, 0)
+    desk.add("j1", "j2")
+    desk.clock.advance(10_000)
+    desk.add("j3")
+    desk.clock.advance(5_000)
+    desk.claim(3)
+    assert figures(desk) == (3, pytest.approx((15 + 15 + 5) / 3), 3)
+    assert figures(desk, "b") == (0, None, 0)
+    desk.settle(("j1", "retry", 0))
+    desk.clock.advance(5_000)
+    desk.claim()
+    assert figures(desk) == (4, pytest.approx((15 + 15 + 5 + 20) / 4), 4), "served again, counts"
+
+
+def test_figures_are_of_two_minutes(desk: Desk) -> None:
+    minute = desk.clock.now // 60_000 * 60_000
+    desk.add(*[f"j{i}" for i in range(9)])
+    desk.clock.set(minute + 59_999)
+    desk.join("d")
+    desk.claim(4, consumer="d")
+    desk.clock.set(minute + 60_000)
+    desk.claim(1, consumer="d")
+    seen = {}
+    for passed in (60_000, 119_999, 120_000, 179_999, 180_000):
+        desk.clock.set(minute + passed)
+        info = desk.run(Inspector(desk.keys).lane("a"))
+        seen[passed] = (info.served, info.wait_mean is None, info.window)
+    assert seen == {
+        60_000: (5, False, 60.0),
+        119_999: (5, False, 119.999),
+        120_000: (1, False, 60.0),
+        179_999: (1, False, 119.999),
+        180_000: (0, True, 60.0),
+    }
+    desk.clean()
+
+
+def test_a_cost_in_a_minute_that_began_without(desk: Desk) -> None:
+    """What was charged 1 each before the first cost of a minute counts too, of every lane."""
+    desk.add("a1", "a2", "a3", lane="a")
+    desk.claim(2)
+    desk.add("b1", lane="b", cost=2.5)
+    desk.add("b2", lane="b", cost=0.001)
+    assert len(desk.claim(3)) == 3
+    assert figures(desk, "a") == (3, 0, 3)
+    assert figures(desk, "b") == (2, 0, pytest.approx(2.501))
+    assert float(desk.hash("charged", f"{desk.clock.now // 60_000}")[""]) == pytest.approx(0.501)
+    desk.clean()
+
+
+@pytest.mark.parametrize("by", ["settle", "exchange"])
+def test_a_job_charged_by_time_counts_for_what_it_took(desk: Desk, by: str) -> None:
+    desk.add("j1", "j2", charge="time")
+    desk.claim(2)
+    assert figures(desk)[2] == 2
+    held = desk.dump().deliveries("c")
+    ran = {"j1": 7.5, "j2": 0.25}
+    if by == "settle":
+        done = [Settlement(id, held[id].number, "complete", ran=ran[id]) for id in ran]
+        desk.run(desk.store.settle("c", done))
+    else:
+        desk.run(
+            desk.store.exchange(
+                "c",
+                number=9,
+                want=0,
+                prefetch=1,
+                park=False,
+                done=[(id, held[id].number) for id in ran],
+                ran=list(ran.values()),
+            )
+        )
+    assert figures(desk)[2] == pytest.approx(7.75)
+    desk.clean()
+
+
 @pytest.mark.parametrize(
     ("do", "state"),
     [
@@ -94,6 +255,7 @@ def test_a_lanes_oldest_wait_counts_what_may_not_be_claimed_too(
         ("stop", "stopped"),
         ("claim", "at ceiling"),
         ("hold", "held"),
+        ("spend", "out of rate"),
     ],
 )
 def test_the_state_of_a_lane_in_one_word(desk: Desk, look: Inspector, do: str, state: str) -> None:
@@ -105,7 +267,9 @@ def test_the_state_of_a_lane_in_one_word(desk: Desk, look: Inspector, do: str, s
         desk.run(desk.store.block("a", 5, reason=None, by=None))
     if do in ("stop", "claim"):
         desk.run(desk.store.lane_set("a", ceiling=0 if do == "stop" else 1))
-    if do in ("claim", "hold"):
+    if do == "spend":
+        desk.run(desk.store.lane_set("a", rate=Rate(1)))
+    if do in ("claim", "hold", "spend"):
         desk.claim(9)
     assert desk.run(look.lane("a")).state == state
 
@@ -115,6 +279,10 @@ def test_every_lane_is_listed_once(desk: Desk, look: Inspector) -> None:
     busy = [f"busy{i:03}" for i in range(700)]
     desk.add_specs([JobSpec(task="t", id=lane, lane=lane) for lane in busy])
     desk.claim(5)
+    desk.run(desk.store.set_template("pro", weight=2))
+    desk.run(desk.store.lane_set("rated", rate=Rate(5)))
+    desk.run(desk.store.lane_set("like others", template="pro"))
+    desk.run(desk.store.lane_set(busy[0], rate=Rate(5), template="pro"))
     for i, lane in enumerate([*busy[:8], "idle1", "idle2"]):
         if i % 2:
             desk.run(desk.store.lane_set(lane, ceiling=i, weight=2, backlog=9))
@@ -127,7 +295,7 @@ def test_every_lane_is_listed_once(desk: Desk, look: Inspector) -> None:
         found += [row.name for row in rows]
         if not cursor:
             break
-    assert sorted(found) == [*busy, "idle1", "idle2"]
+    assert sorted(found) == sorted([*busy, "idle1", "idle2", "like others", "rated"])
 
 
 @pytest.mark.parametrize("limit", [1, 3, 4, 100])

@@ -7,9 +7,10 @@ import os
 import pty
 import subprocess
 
-from rota.cli.lane import duration
+from rota.limits import Rate
 from rota.model import JobSpec
 from rota.queue import Queue
+from rota.timing import duration
 from tests.process.conftest import Here
 from tests.process.programs import Programs
 
@@ -66,6 +67,40 @@ def test_a_queue_of_a_module_a_limit_and_a_pause(rota: Programs, queue: Queue) -
     assert len(done.stdout.splitlines()) == 11
     assert "the first 10 lanes" in done.stderr
     assert "is paused" in done.stderr
+
+
+def test_the_highest_of_all_lanes(here: Here, queue: Queue) -> None:
+    fill(queue)
+    queue.sync.lane("rated").set(rate=Rate(5), template=None)
+    code, out, err = here("lane", "ls", queue.name, "--by", "waiting", "--limit", 2)
+    assert (code, [row.split()[0] for row in out.splitlines()]) == (0, ["lane", "busy", "full"])
+    assert "the first 2 lanes by waiting" in err
+    code, out, err = here("lane", "ls", queue.name, "--by", "oldest_wait", "--json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert {row["lane"]: row["rate"] for row in rows}["rated"] == {"n": 5, "per": 1, "burst": 1}
+    waits = [row["oldest_wait"] or 0 for row in rows]
+    assert (code, waits) == (0, sorted(waits, reverse=True))
+
+
+def test_shares_received_and_due(here: Here, queue: Queue) -> None:
+    code, out, err = here("lane", "ls", queue.name, "--by", "behind")
+    assert (code, out) == (0, "")
+    assert err.startswith("fairness index none yet")
+    fill(queue)
+    with queue.sync.consumer() as consumer:
+        consumer.complete(consumer.claim(2))
+    code, out, err = here("lane", "ls", queue.name, "--by", "behind")
+    head, *rows = out.splitlines()
+    assert head.split()[:3] == ["lane", "share", "due"]
+    shares = {row.split()[0]: row.split()[1] for row in rows}
+    assert (code, sorted(shares.values())) == (0, ["0.00%", "0.00%", "50.00%", "50.00%"])
+    assert "4 lanes" in err
+    code, out, err = here("lane", "ls", queue.name, "--by", "behind", "--json", "--limit", 3)
+    found = [json.loads(line) for line in out.splitlines()]
+    assert (code, err, len(found)) == (0, "", 3)
+    assert {"name", "received", "due", "ratio", "behind", "state"} <= found[0].keys()
+    code, out, err = here("lane", "ls", queue.name, "--by", "size")
+    assert (code, out, "oldest_wait" in err) == (2, "", True)
 
 
 def test_an_empty_queue_and_errors(here: Here, queue: Queue) -> None:

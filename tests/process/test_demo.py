@@ -194,7 +194,25 @@ def test_the_replay_is_one_line() -> None:
     assert replay_in_one_line(reversed(jobs), 2) == {"a": 0, "b": 0, "c": 0.5, "d": 0}
 
 
-EMPTY = QueueInfo(0, 0, 0, 0, 0, 0, 0, 0, None, False, {})
+EMPTY = QueueInfo(
+    waiting=0,
+    running=0,
+    permits=0,
+    delayed=0,
+    dead=0,
+    lanes_waiting=0,
+    lanes_ready=0,
+    lanes_paused=0,
+    consumers=0,
+    default_ceiling=None,
+    default_weight=None,
+    ceiling=None,
+    paused=False,
+    pause_reason=None,
+    paused_by=None,
+    paused_until=None,
+    totals={},
+)
 
 
 def a_book(**runs: tuple[float, float]) -> Book:

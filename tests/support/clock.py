@@ -18,7 +18,7 @@ START_MS = 1_700_000_000_000
 
 @cache
 def library() -> Library:
-    return Library({"clock": "local now = tonumber(redis.call('HGET', k_config, 'clock'))"})
+    return Library({"clock": "local now = tonumber(redis.call('HGET', k_config, 'clock'))\n"})
 
 
 class Clock:

@@ -16,11 +16,12 @@ from rota.errors import ConfigError, RotaError
 from rota.signals import Signal
 
 PUBLIC = [
-    "Backoff", "BatchInterrupted", "Bury", "ConfigError", "ConsumerInfo", "DeadJob", "Drained",
-    "Durable", "Enqueued", "Job", "JobInfo", "JobSpec", "LaneFull", "LaneInfo", "LeaseLost",
-    "NotDurable", "PayloadError", "Queue", "QueueInfo", "RateLimited", "Release", "Retry",
-    "RotaError", "ServerFull", "ServerTooOld", "Signal", "Unavailable", "UnknownTask", "Worker",
-    "WorkerConfig", "__version__", "current_job",
+    "Advice", "Backoff", "BatchInterrupted", "Bury", "Cancelled", "ConfigError", "ConsumerInfo",
+    "DeadJob", "Drained", "Durable", "Enqueued", "Explanation", "Finding", "Job", "JobInfo",
+    "JobSpec", "LaneFull", "LaneInfo", "LaneShare", "LeaseLost", "Moved", "NotDurable", "PayloadError",
+    "Queue", "QueueInfo", "Rate", "RateLimited", "Reason", "Release", "Report", "Retry",
+    "RotaError", "ServerFull", "ServerTooOld", "Shares", "Signal", "Template", "Unavailable",
+    "UnknownTask", "Worker", "WorkerConfig", "__version__", "current_job",
 ]  # fmt: skip
 
 

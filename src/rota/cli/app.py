@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rota import __version__
-from rota.cli import dead, enqueue, lane, worker
+from rota.cli import dead, doctor, enqueue, job, lane, worker
 from rota.process import Leash
 
 app = typer.Typer(
@@ -38,7 +38,9 @@ def _root(
 
 app.command(name="worker")(worker.worker)
 app.command(name="enqueue")(enqueue.enqueue)
+app.command(name="doctor")(doctor.doctor)
 app.add_typer(lane.app, name="lane")
+app.add_typer(job.app, name="job")
 app.add_typer(dead.app, name="dead")
 
 

@@ -11,12 +11,12 @@ import msgspec
 import typer
 
 from rota.cli.exits import reporting, say
-from rota.cli.lane import duration
 from rota.cli.tables import print_table
 from rota.cli.targets import find_queue
 from rota.dead_jobs import SyncDeadJobs
 from rota.errors import ConfigError
 from rota.model import DeadAnswer, DeadJob
+from rota.timing import duration
 
 app = typer.Typer(
     name="dead",

@@ -20,7 +20,7 @@ from rota.connection.steps import Drop, Pause, Send, Step, Steps
 from rota.connection.target import Address
 from rota.errors import Unavailable
 from rota.keys import Keys
-from rota.scripting import Call, Library
+from rota.scripting import Ask, Call, Library
 
 RESEND_WINDOW_S = 10.0
 """How long a call is sent again before it fails. Receipts of enqueue calls live for 60 s."""
@@ -106,6 +106,17 @@ def park(keys: Keys, seconds: float, route: Route) -> Steps:
             route.forget(slot)
         raise Lost(str(reply))
     return reply is not None
+
+
+def ask(question: Ask, route: Route) -> Steps:
+    """Questions to the queue's server, once; their replies, refusals among them."""
+    slot = key_slot(question.keys.config.encode())
+    try:
+        address = route.known(slot) or (yield from find(route, slot))
+        return (yield Send(address, question.commands))
+    except (NotSent, Lost) as fault:
+        route.forget(slot)
+        raise Unavailable(f"{route.target.display} cannot be reached: {fault}") from fault
 
 
 def _load(address: Address, texts: set[str]) -> Steps:

@@ -1,16 +1,22 @@
 #!lua flags=allow-oom
--- include: clock bell lists record sequence_name delivery holding limits turn reconcile offer changes give_back bury forget dead_job retention promote next_due reap
+-- include: clock bell lists record sequence_name delivery holding limits rate charge turn
+-- include: reconcile offer changes refund forget asked give_back bury cancel_held dead_job
+-- include: retention promote sweep next_due reap
 -- args: limit watched_ms
 -- resend: yes
 -- Keeps the queue's time, bounded by `limit` per kind: brings back what has fallen due, takes
--- back the jobs of consumers whose lease ended, prunes kept tags and dead jobs, carries on a paged
--- change. watched_ms: for how long the caller has kept leases in this queue without a break; -1: it
+-- back the jobs of consumers whose lease ended, prunes kept tags, rates and dead jobs, carries on a
+-- paged change. watched_ms: for how long the caller has kept leases in this queue without a break; -1: it
 -- keeps none, and leaves the dead consumers, and the silence, to those who do.
--- Reply: more (1: call again), due (ms until the next thing falls due; -1 nothing), reaped
+-- Reply: more (1: call again), due (ms until the next thing falls due; -1 nothing), reaped, asked (1:
+-- there are jobs in flight that someone asked to cancel)
 local last = tonumber(redis.call('HGET', k_config, 'beat') or now)
 local keeps_leases = watched_ms >= 0
 if keeps_leases then
   redis.call('HSET', k_config, 'beat', now)
+end
+if keeps_leases and now < last then
+  begin_sweep(false) -- the clock was set back: lanes that wait for their rates are looked at anew
 end
 local more = promote(limit)
 
@@ -47,22 +53,14 @@ local behind = redis.call('ZRANGEBYSCORE', k_owed, '-inf', '(' .. number_text(ro
 call_all('ZREM', k_owed, behind)
 more = more or #behind == limit
 
+local spent = redis.call('ZRANGEBYSCORE', k_gtat, '-inf', now, 'LIMIT', 0, limit)
+call_all('ZREM', k_gtat, spent)
+more = more or #spent == limit
+
 more = prune_dead(limit) or more
 
--- A changed default ceiling reaches the lanes that wait, page by page.
-local cursor = redis.call('HGET', k_config, 'sweep')
-if cursor then
-  local page = redis.call('HSCAN', k_gwaiting, cursor, 'COUNT', limit)
-  for i = 1, #page[2], 2 do
-    touch_lane(page[2][i])
-  end
-  if page[1] == '0' then
-    redis.call('HDEL', k_config, 'sweep')
-  else
-    redis.call('HSET', k_config, 'sweep', page[1])
-    more = true
-  end
-end
+write_changes() -- the sweep goes by the counts of lanes
+more = sweep_page(limit) or more
 write_changes()
 ring_bell()
-return { more and 1 or 0, next_due(), reaped }
+return { more and 1 or 0, next_due(), reaped, redis.call('EXISTS', k_cancels) }

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- include: clock bell lists record sequence_name holding limits turn reconcile offer changes forget dead_job
+-- include: clock bell lists record sequence_name holding limits rate charge turn reconcile offer
+-- include: changes forget dead_job
 -- args: ids
 -- resend: yes
 -- Deletes dead jobs for good; a sequence that one of them held goes on.

@@ -1,10 +1,10 @@
 #!lua
--- include: clock bell lists record sequence_name limits turn reconcile
+-- include: clock bell lists record sequence_name limits backlog rate charge turn reconcile
 -- args: nonce atomic large jobs bodies
 -- resend: yes
 -- Stores N jobs and makes them claimable, or keeps them until they are due.
--- jobs: columns {ids, lanes, keys, priorities, delays, instants}; the last four may be false as
--- a whole or per job. bodies: header line and payload of each. delays in ms from now, instants in Unix ms.
+-- jobs: columns {ids, lanes, keys, priorities, delays, instants, costs}; the last five may be false
+-- as a whole or per job. bodies: header line and payload of each. delays in ms from now, instants in Unix ms.
 -- atomic: when one lane is full, nothing is stored. large: a payload is over 2 KiB.
 -- Reply: ok, outcomes · full, lane. outcomes: one letter per job, in order:
 --   c created · d duplicate (the id is taken while its job exists) · f lane full
@@ -15,7 +15,7 @@ if receipt then
   redis.call('PEXPIRE', k_sent(nonce), 60000)
   return { 'ok', receipt }
 end
-local ids, lanes, keys, priorities, delays, instants = unpack(jobs, 1, 6)
+local ids, lanes, keys, priorities, delays, instants, costs = unpack(jobs, 1, 7)
 
 local names = {}
 for i, id in ipairs(ids) do
@@ -24,13 +24,13 @@ end
 local some_exist = redis.call('EXISTS', unpack(names)) > 0
 
 -- Backlog limits count what waits and what is delayed.
-local backlog, room = redis.call('EXISTS', k_gmax) == 1, {}
+local backlog, room = redis.call('EXISTS', k_gmax, k_gtemplate) > 0, {}
 local function has_room(lane)
   if not backlog then
     return true
   end
   if not room[lane] then
-    local most = tonumber(redis.call('HGET', k_gmax, lane) or math.huge)
+    local most = backlogs_of({ lane })[1]
     local waiting = tonumber(redis.call('HGET', k_gwaiting, lane) or 0)
     room[lane] = most - waiting - redis.call('ZCARD', k_delayed(lane))
   end
@@ -126,6 +126,19 @@ for _, i in ipairs(created) do
   end
 end
 redis.call('MSET', unpack(records))
+if costs then
+  local charged = {}
+  for _, i in ipairs(created) do
+    if costs[i] then
+      charged[#charged + 1] = ids[i]
+      charged[#charged + 1] = costs[i]
+    end
+  end
+  if #charged > 0 then
+    call_all('HSET', k_costs, charged)
+    redis.call('HSET', k_config, 'costs', 1)
+  end
+end
 
 -- A sequence that is neither held nor blocked gets its token, at the lower of its old and its
 -- new head; else it waits in `out`.
@@ -179,7 +192,7 @@ redis.call('HINCRBY', k_stats, 'enqueued', #created)
 if #scheduled > 0 then
   local first = redis.call('ZRANGE', k_scheduled, 0, 0, 'WITHSCORES')[2]
   if not first or soonest < tonumber(first) then
-    wake()
+    wake_timers()
   end
   redis.call('ZADD', k_scheduled, unpack(scheduled))
 end

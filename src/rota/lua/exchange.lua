@@ -1,9 +1,11 @@
 #!lua flags=allow-oom
--- include: clock bell lists record sequence_name delivery holding limits turn reconcile offer changes give_back forget complete promote next_due bytes heap ring_lanes entries take
+-- include: clock bell lists record sequence_name delivery holding limits rate charge turn
+-- include: reconcile offer changes refund figures ran forget asked give_back complete promote next_due
+-- include: gate bytes heap ring_lanes entries take served
 -- args: consumer number want prefetch park done
 -- resend: no
 -- Settles completed jobs and claims up to `want` entries, in one round trip.
--- done: {ids, deliveries}. number: the claim's own, higher than any before of this consumer; it
+-- done: {ids, deliveries, ran}. number: the claim's own, higher than any before of this consumer; it
 -- is the delivery number of what is claimed. park: the caller will wait and keep the time.
 -- Reply: status, now, due, left, answers, ids, records, sizes, attempts, suspects
 --   status   ok · lost (the lease is gone) · stale (the number was not higher)
@@ -12,13 +14,13 @@
 --   answers  one word per job in done: ok, settled, lost
 --   sizes    jobs per entry, in turn order; empty when each entry is one job
 --   attempts, suspects   per job: attempts and deaths so far; empty when no job has any
-local ids_done, deliveries_done = done[1], done[2]
+local ids_done, deliveries_done, ran = unpack(done, 1, 3)
 local lease = redis.call('ZSCORE', k_consumers, consumer)
 local alive = lease and lease ~= '-inf'
 local answers = {}
 if #ids_done > 0 then
   if alive then
-    answers = complete(consumer, ids_done, deliveries_done)
+    answers = complete(consumer, ids_done, deliveries_done, ran)
   else
     for i = 1, #ids_done do
       answers[i] = 'lost'
@@ -45,14 +47,13 @@ if want > 0 then
 end
 write_changes()
 
--- The gate: a paused queue hands out nothing and its ring does not count.
-local gate, large = unpack(redis.call('HMGET', k_config, 'paused', 'large'))
+local room, large = read_gate()
 local taken, full = {}, false
-if want > 0 and not gate then
-  taken, full = take(consumer, number, want, prefetch, large)
+if want > 0 and room > 0 then
+  taken, full = take(consumer, number, math.min(want, room), prefetch, large)
 end
 
-local left = not gate and redis.call('EXISTS', k_ring) == 1
+local left = #taken < room and redis.call('EXISTS', k_ring) == 1
 local due = -1
 local short = #taken < want and not full -- a claim that a bound ended says nothing of free slots
 if short then
@@ -66,7 +67,10 @@ if short then
     end
   end
 end
-if left and (bell_wanted or short or #taken > 0) and redis.call('LLEN', k_wake) == 0 then
+-- Work is left, or the time has come nearer and this caller will not keep it.
+local ring_on = left and (bell_wanted or short or #taken > 0)
+local tell_time = timers_late and not (short and park)
+if (ring_on or tell_time) and redis.call('LLEN', k_wake) == 0 then
   wake()
   ring_bell()
 end
@@ -83,6 +87,7 @@ end
 local records, attempts, suspects = {}, {}, {}
 if #ids > 0 then
   records = redis.call('MGET', unpack(names)) -- at most 1,000: the bound of a claim
+  count_served(taken, records)
   if redis.call('EXISTS', k_attempts, k_deaths) > 0 then
     attempts = fetch_all('HMGET', k_attempts, ids)
     suspects = fetch_all('HMGET', k_deaths, ids)

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
--- include: clock record sequence_name limits lane_row
+-- include: clock lists record sequence_name limits backlog figures available lane_rows
 -- args: lane
 -- resend: yes
--- Reply: now, row (see lane_row)
-return { now, lane_row(lane) }
+-- Reply: now, row (see lane_rows)
+return { now, lane_rows({ lane })[1] }

@@ -1,11 +1,16 @@
 #!lua flags=allow-oom
--- include: bell lists limits turn reconcile
--- args: lane ceiling weight backlog
+-- include: clock bell lists record sequence_name limits rate charge turn reconcile holding offer
+-- include: changes
+-- args: lane ceiling weight rate backlog template
 -- resend: yes
--- Changes a lane's limits and looks at the lane again. Each limit: '' unchanged, '-' removed,
--- else its new value. A new weight rescales what the lane owes: vt + (tag - vt) * old / new.
--- Reply: 1
+-- Changes a lane's limits and looks at the lane again. Each limit: '' unchanged, '-' removed, else its
+-- new value. A new weight rescales what the lane owes: vt + (tag - vt) * old / new.
+-- Reply: 1, or 0 where there is no such template and nothing was changed
+if template ~= '' and template ~= '-' and redis.call('HEXISTS', k_templates, template) == 0 then
+  return 0
+end
 redis.call('HSETNX', k_config, 'schema', 1)
+local old = weight_of(lane)
 
 local function set(key, value)
   if value == '-' then
@@ -14,6 +19,12 @@ local function set(key, value)
     redis.call('HSET', key, lane, value)
   end
 end
+set(k_glimit, ceiling)
+set(k_gweight, weight)
+set(k_grate, rate)
+set(k_gmax, backlog)
+set(k_gtemplate, template)
+forget_limits()
 
 local function rescale(key, ratio)
   local tag = redis.call('ZSCORE', key, lane)
@@ -22,16 +33,17 @@ local function rescale(key, ratio)
     redis.call('ZADD', key, number_text(vt + (tonumber(tag) - vt) * ratio), lane)
   end
 end
-
-if weight ~= '' then
-  local old = weight_of(lane)
-  set(k_gweight, weight)
-  local ratio = old / weight_of(lane)
+local ratio = old / weight_of(lane)
+if ratio ~= 1 then
   rescale(k_ring, ratio)
   rescale(k_owed, ratio)
 end
-set(k_glimit, ceiling)
-set(k_gmax, backlog)
+if rate ~= '' or template ~= '' then
+  redis.call('ZREM', k_blocked, 'r:' .. lane)
+  if not rates_of({ lane })[1] then
+    redis.call('ZREM', k_gtat, lane)
+  end
+end
 reconcile({ lane })
 ring_bell()
 return 1

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- include: clock bell lists record sequence_name delivery holding limits turn reconcile offer changes give_back bury reap
+-- include: clock bell lists record sequence_name delivery holding limits rate charge turn
+-- include: reconcile offer changes refund forget asked give_back bury cancel_held reap
 -- args: consumer limit
 -- resend: yes
 -- Ends a lease on its holder's wish, or an operator's: what it holds goes back uncounted, in pages.
@@ -9,7 +10,9 @@ if known then
   mark_gone(consumer)
 end
 redis.call('HSET', k_consumer(consumer), '!spared', 1)
-local back, empty = reap_consumer(consumer, limit, false)
+local _, empty = reap_consumer(consumer, limit, false)
+-- What was asked to be cancelled has left its hands too, but is gone.
+local back = -(total_change.running or 0) - (total_change.cancelled or 0)
 count_total('released', back)
 write_changes()
 ring_bell()

@@ -1,13 +1,12 @@
 #!lua flags=allow-oom
--- include: clock bell next_due
+-- include: clock bell next_due gate
 -- args: beat_ms
 -- resend: yes
 -- Hands a wake on that its receiver cannot answer: rings when work stands in the ring, or when
 -- something falls due within a beat and somebody must keep the time.
 -- Reply: 1 rung, 0 not
 local due = next_due()
-local gate = redis.call('HGET', k_config, 'paused')
-if (not gate and redis.call('EXISTS', k_ring) == 1) or (due >= 0 and due <= beat_ms) then
+if (read_gate() > 0 and redis.call('EXISTS', k_ring) == 1) or (due >= 0 and due <= beat_ms) then
   wake()
 end
 ring_bell()

@@ -1,18 +1,18 @@
 #!lua flags=allow-oom
--- include: clock bell lists limits turn reconcile
+-- include: clock stamp bell lists sequence_name limits rate charge turn reconcile
 -- args: lane until_ms why
 -- resend: yes
 -- Keeps a lane out of the ring until resumed, or until `until_ms` (Unix ms; -1 no end). What is
--- in flight goes on. why: JSON {reason, by, at}. Pausing again replaces end and reason.
+-- in flight goes on. why: JSON {reason, by}, kept with the time. Pausing again replaces end and reason.
 -- Reply: 1
 redis.call('HSETNX', k_config, 'schema', 1)
 redis.call('SADD', k_paused, lane)
-redis.call('HSET', k_why, 'p:' .. lane, why)
+redis.call('HSET', k_why, 'p:' .. lane, stamped(why))
 redis.call('ZREM', k_blocked, 'p:' .. lane)
 if until_ms >= 0 then
   local first = redis.call('ZRANGE', k_blocked, 0, 0, 'WITHSCORES')[2]
   if not first or until_ms < tonumber(first) then
-    wake()
+    wake_timers()
   end
   redis.call('ZADD', k_blocked, until_ms, 'p:' .. lane)
 end

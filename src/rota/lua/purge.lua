@@ -1,14 +1,16 @@
 #!lua flags=allow-oom
--- include: clock bell lists record sequence_name holding limits turn reconcile offer changes forget
--- args: lane limit
+-- include: clock bell lists record sequence_name holding limits rate charge turn reconcile offer
+-- include: changes forget end_move
+-- args: lane limit total
 -- resend: yes
--- Deletes a lane's waiting and delayed jobs, about `limit` a call; what is in flight goes on.
--- Reply: more (1: call again), purged
-local purged = 0
+-- Deletes a lane's waiting and delayed jobs, about `limit` a call; what is in flight goes on. `total`
+-- counts them: purged or cancelled.
+-- Reply: more (1: call again), deleted
+local deleted = 0
 
 local function drop(ids)
   forget(ids)
-  purged = purged + #ids
+  deleted = deleted + #ids
 end
 
 local function names_of(pairs_list)
@@ -22,7 +24,7 @@ end
 -- A head whose delay blocks its sequence takes the block with it.
 local function drop_sequence(key)
   local sequence = sequence_of(lane, key)
-  local ids = names_of(redis.call('ZPOPMIN', k_sequence(sequence), limit - purged))
+  local ids = names_of(redis.call('ZPOPMIN', k_sequence(sequence), limit - deleted))
   local blocker = redis.call('HGET', k_why, 'h:' .. sequence)
   for _, id in ipairs(ids) do
     if id == blocker then
@@ -30,6 +32,7 @@ local function drop_sequence(key)
       redis.call('HDEL', k_why, 'h:' .. sequence)
     end
   end
+  end_move(sequence)
   count_waiting(lane, -#ids)
   count_total('waiting', -#ids)
   touch_sequence(lane, key)
@@ -40,10 +43,10 @@ end
 local unordered = {}
 for _, entry in ipairs(redis.call('ZRANGE', k_pending(lane), 0, limit - 1)) do
   if entry:byte(1) == 33 then
-    if purged < limit then
+    if deleted < limit then
       drop_sequence(entry:sub(2))
     end
-  elseif purged + #unordered < limit then
+  elseif deleted + #unordered < limit then
     unordered[#unordered + 1] = entry
   end
 end
@@ -53,14 +56,14 @@ count_total('waiting', -#unordered)
 drop(unordered)
 
 for _, key in ipairs(redis.call('ZRANGE', k_out(lane), 0, limit - 1)) do
-  if purged < limit then
+  if deleted < limit then
     drop_sequence(key)
   end
 end
 
 local delayed, ids = {}, {}
-if purged < limit then
-  delayed = redis.call('ZRANGE', k_delayed(lane), 0, limit - purged - 1)
+if deleted < limit then
+  delayed = redis.call('ZRANGE', k_delayed(lane), 0, limit - deleted - 1)
   for i, member in ipairs(delayed) do
     ids[i] = member:sub(PLACE_WIDTH + 1)
   end
@@ -69,8 +72,9 @@ call_all('ZREM', k_delayed(lane), delayed)
 call_all('ZREM', k_scheduled, delayed)
 drop(ids)
 
-count_total('purged', purged)
+count_total(total, deleted)
 touch_lane(lane)
 write_changes()
+ring_bell()
 local left = redis.call('HEXISTS', k_gwaiting, lane) + redis.call('EXISTS', k_delayed(lane))
-return { left > 0 and purged > 0 and 1 or 0, purged }
+return { left > 0 and deleted > 0 and 1 or 0, deleted }

@@ -3,8 +3,9 @@
 -- resend: yes
 -- Totals of the queue.
 -- Reply: now, stats (flat), delayed, dead, lanes waiting, lanes in the ring, lanes paused,
---   consumers with a lease, default ceiling ('' none), gate (JSON why, '' open), due
-local config = redis.call('HMGET', k_config, 'default_ceiling', 'paused')
+--   consumers with a lease, default ceiling, default weight, the queue's ceiling (each '' none),
+--   gate (JSON why, '' open), until (Unix ms, 0 no end), due
+local set = redis.call('HMGET', k_config, 'default_ceiling', 'default_weight', 'ceiling', 'paused')
 return {
   now,
   redis.call('HGETALL', k_stats),
@@ -14,7 +15,10 @@ return {
   redis.call('ZCARD', k_ring),
   redis.call('SCARD', k_paused),
   redis.call('ZCOUNT', k_consumers, '(' .. string.format('%.0f', now), '+inf'),
-  config[1] or '',
-  config[2] or '',
+  set[1] or '',
+  set[2] or '',
+  set[3] or '',
+  set[4] or '',
+  tonumber(redis.call('ZSCORE', k_blocked, 'q:') or 0),
   next_due(),
 }

@@ -1,31 +1,32 @@
 #!lua flags=allow-oom
--- include: bell
--- args: default_ceiling dead_max dead_age paused
+-- include: clock bell lists record sequence_name holding limits rate charge turn reconcile offer
+-- include: changes sweep
+-- args: default_ceiling default_weight ceiling dead_max dead_age
 -- resend: yes
--- Changes what holds for the whole queue, each: '' unchanged, '-' removed, else its value. A
--- default ceiling reaches waiting lanes in pages, carried on by any beat. dead_max, dead_age (ms):
--- how many dead jobs are kept, and how long. paused: '-' opens the gate, else JSON {reason, by} and
--- the gate is shut.
+-- Changes what holds for the whole queue, each: '' unchanged, '-' removed, else its value. Defaults
+-- reach waiting lanes in pages, carried on by any beat. ceiling: most permits of all lanes together.
+-- dead_max, dead_age (ms): how many dead jobs are kept, and how long.
 -- Reply: 1
 redis.call('HSETNX', k_config, 'schema', 1)
 local function set(field, value)
+  local before = redis.call('HGET', k_config, field)
   if value == '-' then
     redis.call('HDEL', k_config, field)
   elseif value ~= '' then
     redis.call('HSET', k_config, field, value)
   end
+  return before ~= redis.call('HGET', k_config, field)
 end
 
-local before = redis.call('HGET', k_config, 'default_ceiling')
-set('default_ceiling', default_ceiling)
-set('dead_max', dead_max)
-set('dead_age', dead_age)
-set('paused', paused)
-if before ~= redis.call('HGET', k_config, 'default_ceiling') then
-  redis.call('HSET', k_config, 'sweep', '0')
+local other_ceiling = set('default_ceiling', default_ceiling)
+local other_weight = set('default_weight', default_weight)
+if other_ceiling or other_weight then
+  begin_sweep(other_weight)
 end
-if paused == '-' then
+if set('ceiling', ceiling) then
   wake()
 end
+set('dead_max', dead_max)
+set('dead_age', dead_age)
 ring_bell()
 return 1

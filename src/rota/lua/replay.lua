@@ -1,5 +1,6 @@
 #!lua
--- include: clock bell lists record sequence_name holding limits turn reconcile offer changes forget dead_job
+-- include: clock bell lists record sequence_name holding limits rate charge turn reconcile offer
+-- include: changes forget dead_job
 -- args: ids
 -- resend: yes
 -- Puts dead jobs back in their places, with their attempts and deaths forgiven. One that held its

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: bell lists limits turn reconcile
+-- include: clock bell lists sequence_name limits rate charge turn reconcile
 -- args: lane
 -- resend: yes
 -- Ends a lane's pause; a lane never paused stays as it is.

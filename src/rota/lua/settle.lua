@@ -1,12 +1,15 @@
 #!lua flags=allow-oom
--- include: clock bell lists record sequence_name delivery holding limits turn reconcile offer changes give_back bury forget complete
+-- include: clock bell lists record sequence_name delivery holding limits rate charge turn
+-- include: reconcile offer changes refund figures ran forget asked give_back bury cancel_held complete
 -- args: consumer entries
 -- resend: yes
 -- Settles jobs in flight, each in its own way; the first ending of a delivery wins.
--- entries: rows {id, delivery, action, delay, error, hold}; action: complete · retry (an attempt
+-- entries: rows {id, delivery, action, delay, error, hold, unstarted, ran}; action: complete · retry (an attempt
 -- counts) · release (none does) · bury · block_lane, block_sequence (released, and its lane or
--- sequence stays out for the delay, which only ever extends); delay in ms; error: JSON text kept
--- with the job, or false; hold: a buried job of a sequence stops it.
+-- sequence stays out for the delay, which only ever extends) · cancel (deleted; what would go back is
+-- so too, when it was asked to be cancelled); delay in ms; error: JSON text kept
+-- with the job, or false; hold: a buried job of a sequence stops it; unstarted: a job released
+-- without having been run, which its lane's rate gets back; ran: seconds, of jobs charged by time.
 -- Reply: one word per row: ok · settled (this delivery is not held) · lost (the lease is gone)
 local lease = redis.call('ZSCORE', k_consumers, consumer)
 local answers = {}
@@ -33,18 +36,28 @@ local function limit(action, held, delay, why)
 end
 
 local function settle(row)
-  local id, delivery, action, delay, err, hold = unpack(row, 1, 6)
+  local id, delivery, action, delay, err, hold, unstarted, ran = unpack(row, 1, 8)
   local text = redis.call('HGET', k_consumer(consumer), id)
   local held = text and read_delivery(text)
   if not held or held.delivery ~= delivery then
     return 'settled'
   end
   if action == 'complete' then
-    return complete(consumer, { id }, { delivery })[1]
+    return complete(consumer, { id }, { delivery }, ran and { ran })[1]
+  end
+  if ran then
+    charge_time(held.lane, id, ran)
   end
   if action == 'block_lane' or action == 'block_sequence' then
-    local pause = limit(action, held, delay, err or '{}')
-    count_total('released', 1 + give_back(consumer, id, held, pause))
+    delay = limit(action, held, delay, err or '{}')
+  end
+  refund_rate(held.lane, unstarted and 1 or 0)
+  if action == 'cancel' or (action ~= 'bury' and is_asked(id)) then
+    count_total('released', cancel_held(consumer, id, held, action ~= 'cancel'))
+    return 'ok'
+  end
+  if action == 'block_lane' or action == 'block_sequence' then
+    count_total('released', 1 + give_back(consumer, id, held, delay))
     return 'ok'
   end
   if action ~= 'release' then

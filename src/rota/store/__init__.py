@@ -3,17 +3,19 @@
 enqueueing.py   jobs come in
 claiming.py     consumers join, claim and settle; the queue's time is kept
 limits.py       what lanes and the queue may do
+bulk.py         many jobs at once, by lane
 """
 
 from rota.keys import Keys
+from rota.store.bulk import Bulk
 from rota.store.claiming import Claiming
 from rota.store.enqueueing import Enqueueing, OnFull, check_on_full, chunks, next_chunk
-from rota.store.limits import UNSET, Limits, Unset
+from rota.store.limits import Limits
 
-__all__ = ["UNSET", "OnFull", "Store", "Unset", "check_on_full", "chunks", "next_chunk"]
+__all__ = ["OnFull", "Store", "check_on_full", "chunks", "next_chunk"]
 
 
-class Store(Enqueueing, Claiming, Limits):
+class Store(Enqueueing, Claiming, Limits, Bulk):
     """The write side of one queue."""
 
     def __init__(self, keys: Keys) -> None:

@@ -13,6 +13,14 @@ PAGE = 200
 BEAT_PAGE = 100
 """Of each kind of thing a beat does; all of them together stay near 10 ms."""
 BEATS = 100
+ASKED_PAGE = 1000
+
+
+def _row(one: Settlement) -> tuple[object, ...]:
+    """As settle.lua takes it."""
+    ran = False if one.ran is None else one.ran
+    error = one.error or False
+    return (one.id, one.delivery, one.action, one.delay, error, one.hold, one.unstarted, ran)
 
 
 class Claiming:
@@ -52,8 +60,15 @@ class Claiming:
         prefetch: int,
         park: bool,
         done: Sequence[tuple[str, str]] = (),
+        ran: Sequence[float | None] = (),
     ) -> Operation[Exchanged]:
-        """Settles `done` (job, delivery) as completed and claims up to `want` entries."""
+        """Settles `done` (job, delivery) as completed and claims up to `want` entries.
+
+        `ran`: for how many seconds each of `done` ran, where that is charged.
+        """
+        columns: list[list[object]] = [[id for id, _ in done], [delivery for _, delivery in done]]
+        if any(seconds is not None for seconds in ran):
+            columns.append([False if seconds is None else seconds for seconds in ran])
         return (
             yield from scripts.exchange(
                 self.keys,
@@ -62,7 +77,7 @@ class Claiming:
                 want=want,
                 prefetch=prefetch,
                 park=park,
-                done=Packed([[id for id, _ in done], [delivery for _, delivery in done]]),
+                done=Packed(columns),
             )
         )
 
@@ -70,10 +85,7 @@ class Claiming:
         """Settles each delivery in its own way; one answer each, in order."""
         answers: list[Answer] = []
         for start in range(0, len(settlements), PAGE):
-            rows = [
-                (s.id, s.delivery, s.action, s.delay, s.error if s.error else False, s.hold)
-                for s in settlements[start : start + PAGE]
-            ]
+            rows = [_row(one) for one in settlements[start : start + PAGE]]
             answers += yield from scripts.settle(self.keys, consumer=consumer, entries=Packed(rows))
         return answers
 
@@ -104,15 +116,40 @@ class Claiming:
     def beat(self, *, watched_ms: int = 0) -> Operation[float | None]:
         """Keeps the queue's time until nothing more is due; returns seconds to the next thing.
 
+        As `keep_time`.
+        """
+        due, _ = yield from self.keep_time(watched_ms=watched_ms)
+        return due
+
+    def keep_time(self, *, watched_ms: int) -> Operation[tuple[float | None, bool]]:
+        """Seconds to the next thing due, once nothing more is; whether to look at `asked`.
+
         `watched_ms`: for how long the caller has kept leases here without a break. One that was
         there through a silence of the queue is a witness that the server was away.
         At most 100 pages: what is left is carried on by the next beat of anyone.
         """
         due: float | None = None
+        asked = False
         for _ in range(BEATS):
-            more, due, _ = yield from scripts.beat(
+            more, due, _, asked = yield from scripts.beat(
                 self.keys, limit=BEAT_PAGE, watched_ms=watched_ms
             )
             if not more:
                 break
-        return due
+        return due, asked
+
+    def asked(self, consumers: Sequence[str]) -> Operation[dict[str, list[tuple[str, str]]]]:
+        """Jobs in these consumers' hands that were asked to be cancelled, with their deliveries."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        after, cursor = 0, "0"
+        while after < len(consumers):
+            after, cursor, rows = yield from scripts.asked_page(
+                self.keys,
+                consumers=Packed(list(consumers)),
+                after=after,
+                cursor=cursor,
+                limit=ASKED_PAGE,
+            )
+            for consumer, id, delivery in rows:
+                found.setdefault(consumer, []).append((id, delivery))
+        return found

@@ -72,6 +72,13 @@ def _column(values: list[object]) -> list[object] | Literal[False]:
     return values if any(value is not False for value in values) else False
 
 
+def _charge(spec: JobSpec) -> object:
+    """What the server keeps: nothing of the usual 1; where time is charged, for which task."""
+    if spec.charge == "time":
+        return f"t,{spec.task}"
+    return False if spec.cost == 1 else spec.cost
+
+
 def _columns(specs: Sequence[JobSpec]) -> Packed:
     """Jobs by column, so that what no job uses costs one byte."""
     return Packed(
@@ -82,6 +89,7 @@ def _columns(specs: Sequence[JobSpec]) -> Packed:
             _column([spec.priority or False for spec in specs]),
             _column([spec.delay_ms or False for spec in specs]),
             _column([False if spec.at_ms is None else spec.at_ms for spec in specs]),
+            _column([_charge(spec) for spec in specs]),
         ]
     )
 

@@ -1,37 +1,30 @@
-"""What lanes and the queue may do: ceilings, weights, backlogs, pauses, blocks, the gate."""
+"""What lanes and the queue may do: limits and templates, pauses, blocks, the gate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
-from rota import config, names, scripts
+from rota import config, limits, names, scripts
 from rota.errors import ConfigError
 from rota.keys import Keys
+from rota.limits import UNSET, Change, Template, Unset, setting
 from rota.names import shown
-from rota.scripting import Operation, together
+from rota.scripting import Call, Operation, together
 from rota.timing import instant, milliseconds, seconds
 
 PAGE = 200
 SWEEP_PAGE = 100
 SWEEP_PAGES = 100
 """How far a change carries a new default itself; any beat carries it on."""
+MAX_TEMPLATES = 1000
 MAX_NOTE_BYTES = 1000
 
 _to_json = msgspec.json.Encoder().encode
-
-
-class Unset:
-    """The type of `UNSET`: a limit that stays as it is."""
-
-    def __repr__(self) -> str:
-        return "UNSET"
-
-
-UNSET = Unset()
 
 
 class Limits:
@@ -39,22 +32,16 @@ class Limits:
 
     keys: Keys
 
-    def lane_set(
-        self,
-        lane: str,
-        *,
-        ceiling: int | Unset | None = UNSET,
-        weight: float | Unset | None = UNSET,
-        backlog: int | Unset | None = UNSET,
-    ) -> Operation[None]:
-        """Changes a lane's limits; what is UNSET stays, None removes a setting."""
-        yield from scripts.lane_set(
-            self.keys,
-            lane=lane,
-            ceiling=_setting(ceiling, config.ceiling),
-            weight=_setting(weight, config.weight),
-            backlog=_setting(backlog, config.backlog),
-        )
+    def lane_set(self, lane: str, **given: object) -> Operation[None]:
+        """Changes a lane's limits: the keywords of `Lane.set`.
+
+        ConfigError where there is no template of that name; nothing is changed then.
+        """
+        change = limits.change(**given)
+        _check_known([change], (yield from together([self._lane_set(lane, change)])))
+
+    def _lane_set(self, lane: str, change: Change) -> Call[int]:
+        return scripts.lane_set(self.keys, lane=lane, **asdict(change))
 
     def pause(
         self,
@@ -85,98 +72,105 @@ class Limits:
         self,
         *,
         default_ceiling: int | Unset | None = UNSET,
+        default_weight: float | Unset | None = UNSET,
+        ceiling: int | Unset | None = UNSET,
         dead_max: int | Unset | None = UNSET,
         dead_age: float | timedelta | Unset | None = UNSET,
     ) -> Operation[None]:
         """Changes what holds for the queue, and carries it out as far as a few pages go."""
-        yield from self._set_queue(
-            default_ceiling=_setting(default_ceiling, config.ceiling),
-            dead_max=_setting(dead_max, config.dead_max),
-            dead_age=_setting(dead_age, config.dead_age),
+        yield from scripts.queue_set(
+            self.keys,
+            default_ceiling=setting(default_ceiling, config.ceiling),
+            default_weight=setting(default_weight, config.weight),
+            ceiling=setting(ceiling, config.ceiling),
+            dead_max=setting(dead_max, config.dead_max),
+            dead_age=setting(dead_age, config.dead_age),
         )
+        yield from self._sweep()
+
+    def _sweep(self) -> Operation[None]:
         for _ in range(SWEEP_PAGES):
-            more, _, _ = yield from scripts.beat(self.keys, limit=SWEEP_PAGE, watched_ms=-1)
+            more, *_ = yield from scripts.beat(self.keys, limit=SWEEP_PAGE, watched_ms=-1)
             if not more:
                 return
 
-    def set_lanes(self, limits: Mapping[str, Mapping[str, Any]]) -> Operation[None]:
-        """Changes many lanes, lane → the keywords of `lane_set`; all are checked first."""
-        calls = []
-        for lane, given in _mapping(limits, "set_lanes").items():
-            unknown = _mapping(given, f"lane {shown(lane)}").keys() - {
-                "ceiling",
-                "weight",
-                "backlog",
-            }
-            if unknown:
-                raise ConfigError(
-                    f"lane {shown(lane)}: expected ceiling, weight or backlog, "
-                    f"given {shown(sorted(map(str, unknown)))}"
-                )
-            calls.append(
-                scripts.lane_set(
-                    self.keys,
-                    lane=names.lane_name(lane),
-                    ceiling=_setting(given.get("ceiling", UNSET), config.ceiling),
-                    weight=_setting(given.get("weight", UNSET), config.weight),
-                    backlog=_setting(given.get("backlog", UNSET), config.backlog),
-                )
-            )
-        for start in range(0, len(calls), PAGE):
-            yield from together(calls[start : start + PAGE])
+    def lane_reset(self, lane: str) -> Operation[None]:
+        """Removes all limits of the lane."""
+        yield from self._lane_set(lane, limits.removal())
 
-    def purge(self, lane: str) -> Operation[int]:
-        """Deletes what waits and what is delayed in the lane, in pages."""
-        total, more = 0, True
-        while more:
-            more, purged = yield from scripts.purge(self.keys, lane=lane, limit=PAGE)
-            total += purged
-        return total
-
-    def purge_queue(self) -> Operation[int]:
-        """Deletes what waits in every lane; lanes that get work meanwhile may keep it."""
-        total, cursor = 0, ""
-        while True:
-            cursor, lanes = yield from scripts.lanes_page(self.keys, cursor=cursor, limit=PAGE)
-            for lane in lanes:
-                total += yield from self.purge(lane.name)
-            if not cursor:
-                return total
-
-    def shut_gate(self, *, reason: str | None, by: str | None) -> Operation[None]:
-        yield from self._set_queue(paused=_why(reason, by))
-
-    def open_gate(self) -> Operation[None]:
-        yield from self._set_queue(paused="-")
-
-    def _set_queue(
-        self, *, default_ceiling: str = "", dead_max: str = "", dead_age: str = "", paused: str = ""
-    ) -> Operation[None]:
-        yield from scripts.queue_set(
+    def set_template(self, name: str, **given: object) -> Operation[None]:
+        """Makes or changes a template, and carries it out as far as a few pages go."""
+        name, change = names.template_name(name), limits.change(**given)
+        known = yield from scripts.templates(self.keys)
+        if name not in known and len(known) >= MAX_TEMPLATES:
+            raise ConfigError(f"expected at most {MAX_TEMPLATES} templates, {shown(name)} is more")
+        yield from scripts.template_set(
             self.keys,
-            default_ceiling=default_ceiling,
-            dead_max=dead_max,
-            dead_age=dead_age,
-            paused=paused,
+            name=name,
+            ceiling=change.ceiling,
+            weight=change.weight,
+            rate=change.rate,
+            backlog=change.backlog,
         )
+        yield from self._sweep()
+
+    def drop_template(self, name: str) -> Operation[bool]:
+        was = yield from scripts.template_drop(self.keys, name=names.template_name(name))
+        yield from self._sweep()
+        return bool(was)
+
+    def templates(self) -> Operation[dict[str, Template]]:
+        return (yield from scripts.templates(self.keys))
+
+    def set_lanes(self, given: Mapping[str, Mapping[str, Any]]) -> Operation[None]:
+        """Changes many lanes, lane → the keywords of `Lane.set`; all are checked first.
+
+        ConfigError where there is no template of a name; the other lanes are changed.
+        """
+        changes = {
+            names.lane_name(lane): _change_of(lane, settings)
+            for lane, settings in _mapping(given, "set_lanes").items()
+        }
+        calls = [self._lane_set(lane, change) for lane, change in changes.items()]
+        done: list[int] = []
+        for start in range(0, len(calls), PAGE):
+            done += yield from together(calls[start : start + PAGE])
+        _check_known(changes.values(), done)
+
+    def shut_gate(
+        self, *, reason: str | None, by: str | None, until: datetime | float | None = None
+    ) -> Operation[None]:
+        until_ms = -1 if until is None else instant(until, "until")
+        yield from scripts.gate_shut(self.keys, until_ms=until_ms, why=_why(reason, by))
+
+    def open_gate(self) -> Operation[bool]:
+        return bool((yield from scripts.gate_open(self.keys)))
 
 
-def _setting(
-    value: float | timedelta | Unset | None, check: Callable[[object], float | int | None]
-) -> str:
-    """How a script is told of a limit: '' unchanged, '-' removed, else its value."""
-    if isinstance(value, Unset):
-        return ""
-    checked = check(value)
-    return "-" if checked is None else repr(checked)
+def _change_of(lane: object, given: object) -> Change:
+    settings = _mapping(given, f"lane {shown(lane)}")
+    unknown = settings.keys() - set(limits.LIMITS)
+    if unknown:
+        raise ConfigError(
+            f"lane {shown(lane)}: expected {', '.join(limits.LIMITS)}, "
+            f"given {shown(sorted(map(str, unknown)))}"
+        )
+    return limits.change(**settings)
+
+
+def _check_known(changes: Iterable[Change], done: Iterable[int]) -> None:
+    unknown = sorted({change.template for change, ok in zip(changes, done, strict=True) if not ok})
+    if unknown:
+        raise ConfigError(f"template: expected one that was set, given {shown(unknown[0])}")
 
 
 def _why(reason: str | None, by: str | None) -> str:
-    note = {"reason": _note(reason, "reason"), "by": _note(by, "by")}
-    return _to_json(note).decode()
+    said = {"reason": note(reason, "reason"), "by": note(by, "by")}
+    return _to_json(said).decode()
 
 
-def _note(text: object, name: str) -> str | None:
+def note(text: object, name: str) -> str | None:
+    """A reason, or who: text of at most 1,000 bytes; raises ConfigError."""
     if text is None:
         return None
     if isinstance(text, str) and len(text.encode(errors="replace")) <= MAX_NOTE_BYTES:

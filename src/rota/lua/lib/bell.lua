@@ -1,13 +1,18 @@
 -- The doorbell. Any part of a script may ask for it; it is rung once, at the end.
 -- 64 tokens are enough: the bell carries no work, and each claim that leaves work rings on.
-local bell_wanted = false
+local bell_wanted, timers_late = false, false
 
 local function wake()
   bell_wanted = true
 end
 
+-- The queue's next due time has come nearer: sleepers are to set their timers anew.
+local function wake_timers()
+  timers_late = true
+end
+
 local function ring_bell()
-  if bell_wanted then
+  if bell_wanted or timers_late then
     redis.call('LPUSH', k_wake, '1')
     redis.call('LTRIM', k_wake, 0, 63)
   end

@@ -8,6 +8,9 @@ local function bury(consumer, id, held, err, hold)
   end
   redis.call('ZADD', k_dead, now, id)
   redis.call('HSET', k_errors, id, err)
+  if is_asked(id) then
+    redis.call('HDEL', k_cancels, id)
+  end
   count_total('running', -1)
   count_total('buried', 1)
   if held.sequence then

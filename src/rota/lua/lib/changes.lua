@@ -59,8 +59,18 @@ local function write_totals()
   total_change = {}
 end
 
--- A lane is looked at again when a permit came free while it stood at its ceiling; every other
--- reason is named by whoever makes the change.
+-- A queue that stood at its own ceiling has work to hand out again.
+local function open_gate_by(freed)
+  if queue_ceiling and freed > 0 then
+    local before = tonumber(redis.call('HGET', k_stats, 'permits') or 0)
+    if before >= queue_ceiling and before - freed < queue_ceiling and redis.call('EXISTS', k_ring) == 1 then
+      wake()
+    end
+  end
+end
+
+-- A lane is looked at again when a permit came free while it stood at its ceiling, and so is the
+-- queue; every other reason is named by whoever makes the change.
 local function write_permits()
   local lanes = {}
   for lane in pairs(permit_change) do
@@ -69,17 +79,19 @@ local function write_permits()
   if #lanes == 0 then
     return
   end
-  local own = fetch_some(k_glimit, lanes)
-  local ceilings = {}
-  for i, lane in ipairs(lanes) do
-    ceilings[lane] = ceiling_from(own[i])
+  local ceilings, freed = {}, 0
+  for i, ceiling in ipairs(ceilings_of(lanes)) do
+    ceilings[lanes[i]] = ceiling
   end
   write_counts(k_gactive, permit_change, function(lane, old)
+    freed = freed - permit_change[lane]
     if old >= ceilings[lane] then
       touch_lane(lane)
     end
   end)
   permit_change = {}
+  count_total('permits', -freed)
+  open_gate_by(freed)
 end
 
 local function nothing() end

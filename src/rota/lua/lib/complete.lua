@@ -1,6 +1,7 @@
 -- Ends jobs that are done: record gone, counts of failures gone, permit free.
 -- Answers one word per job: ok, or settled where this delivery is no longer held.
-local function complete(consumer, ids, deliveries)
+-- ran: seconds of those that are charged by time; false for others, or as a whole.
+local function complete(consumer, ids, deliveries, ran)
   local texts = fetch_all('HMGET', k_consumer(consumer), ids)
   local answers, done, seen = {}, {}, {}
   for i, id in ipairs(ids) do
@@ -13,6 +14,9 @@ local function complete(consumer, ids, deliveries)
       answers[i] = 'ok'
       seen[id] = true
       done[#done + 1] = id
+      if ran and ran[i] then
+        charge_time(read_delivery(text).lane, id, ran[i])
+      end
       if first + length <= #text then
         leave_holding(consumer, id, read_delivery(text), false)
       else

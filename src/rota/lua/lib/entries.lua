@@ -3,7 +3,7 @@ local BYTES_MAX = 2097152
 
 local function fair_share(lane, left, weights)
   local share = math.ceil(left * lane.weight / weights)
-  return math.max(1, math.min(share, lane.room))
+  return math.max(1, math.min(share, lane.room, lane.credit))
 end
 
 -- The lane's next pending entry and its score; nil when it has none left. A lane whose keys are

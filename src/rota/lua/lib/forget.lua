@@ -7,7 +7,8 @@ local function forget(ids)
   for first = 1, #records, CHUNK do
     redis.call('DEL', unpack(records, first, math.min(first + CHUNK - 1, #records)))
   end
-  if redis.call('EXISTS', k_attempts, k_deaths, k_errors, k_cancels) > 0 then
+  if redis.call('EXISTS', k_attempts, k_deaths, k_errors, k_cancels, k_costs) > 0 then
+    call_all('HDEL', k_costs, ids)
     call_all('HDEL', k_attempts, ids)
     call_all('HDEL', k_deaths, ids)
     call_all('HDEL', k_errors, ids)

@@ -3,7 +3,7 @@
 local function schedule(id, lane, place, due)
   local first = redis.call('ZRANGE', k_scheduled, 0, 0, 'WITHSCORES')[2]
   if not first or due < tonumber(first) then
-    wake()
+    wake_timers()
   end
   redis.call('ZADD', k_scheduled, due, place .. id)
   redis.call('ZADD', k_delayed(lane), due, place .. id)
@@ -12,7 +12,7 @@ end
 local function block_until(member, till, why)
   local first = redis.call('ZRANGE', k_blocked, 0, 0, 'WITHSCORES')[2]
   if not first or tonumber(till) < tonumber(first) then
-    wake()
+    wake_timers()
   end
   redis.call('ZADD', k_blocked, till, member)
   redis.call('HSET', k_why, member, why)
@@ -27,10 +27,11 @@ local function return_to_sequence(id, held)
 end
 
 -- Takes `id` out of its sequence's hold; with `also_later`, what the same consumer took behind
--- it goes back uncounted: says how many. The sequence is free when nothing of it is held.
+-- it goes back uncounted: says how many. Of those, one that was asked to be cancelled is gone.
+-- The sequence is free when nothing of it is held.
 local function leave_holding(consumer, id, held, also_later)
   local holding = read_holding(held.sequence)
-  local keep, later, found = {}, {}, false
+  local keep, later, found, back = {}, {}, false, 0
   for _, job in ipairs(holding and holding.jobs or {}) do
     if job == id then
       found = true
@@ -42,17 +43,21 @@ local function leave_holding(consumer, id, held, also_later)
   end
   for _, job in ipairs(later) do
     local text = redis.call('HGET', k_consumer(consumer), job)
-    if text then
+    if text and is_asked(job) then
+      drop(consumer, job)
+    elseif text then
       redis.call('HDEL', k_consumer(consumer), job)
       return_to_sequence(job, read_delivery(text))
+      back = back + 1
     end
   end
+  refund_rate(held.lane, #later)
   write_holding(held.sequence, consumer, keep)
   if #keep == 0 and holding then
     count_permits(held.lane, -1)
     touch_sequence(held.lane, held.key)
   end
-  return #later
+  return back
 end
 
 -- Says how many other jobs went back with it.

@@ -1,12 +1,76 @@
--- What a lane may do: its own setting, else the queue's.
-local default_ceiling = tonumber(redis.call('HGET', k_config, 'default_ceiling') or nil)
+-- What a lane may do: its own setting, else its template's, else the queue's.
+local defaults = redis.call('HMGET', k_config, 'default_ceiling', 'default_weight', 'ceiling')
+local usual_ceiling = tonumber(defaults[1] or nil) or math.huge
+local usual_weight = tonumber(defaults[2] or nil) or 1
+local queue_ceiling = tonumber(defaults[3] or nil)
+local some_limits = redis.call('EXISTS', k_glimit, k_gweight, k_grate, k_gtemplate) > 0
+local known_templates = {}
 
-local function ceiling_from(own)
-  return tonumber(own or nil) or default_ceiling or math.huge
+-- A template's settings, as texts; one that is unknown has none.
+local function template_of(name)
+  local known = known_templates[name]
+  if not known then
+    local text = redis.call('HGET', k_templates, name)
+    known = text and cjson.decode(text) or {}
+    known_templates[name] = known
+  end
+  return known
+end
+
+-- One setting of many lanes, as text: in hash `key`, or as `field` of the lane's template.
+local function settings_of(key, field, lanes)
+  if not some_limits then
+    return {}
+  end
+  local own, named, found = fetch_some(key, lanes), fetch_some(k_gtemplate, lanes), {}
+  for i = 1, #lanes do
+    found[i] = own[i] or (named[i] and template_of(named[i])[field]) or nil
+  end
+  return found
+end
+
+local function numbers_of(key, field, lanes, default)
+  local found = settings_of(key, field, lanes)
+  for i = 1, #lanes do
+    found[i] = tonumber(found[i]) or default
+  end
+  return found
+end
+
+local function ceilings_of(lanes)
+  return numbers_of(k_glimit, 'ceiling', lanes, usual_ceiling)
+end
+
+local function weights_of(lanes)
+  return numbers_of(k_gweight, 'weight', lanes, usual_weight)
 end
 
 local function weight_of(lane)
-  return tonumber(redis.call('HGET', k_gweight, lane) or 1)
+  return weights_of({ lane })[1]
+end
+
+-- A rate is stored as '<ms a job>,<burst>,<n>,<per s>'; the last two are for people. tolerance: how far ahead of the time its jobs may run;
+-- within a millisecond, the clock's grain, always as many as fit into it.
+local function rate_from(text)
+  if not text then
+    return false
+  end
+  local interval, burst = text:match('^([^,]+),([^,]+)')
+  interval, burst = tonumber(interval), tonumber(burst)
+  return { interval = interval, burst = burst, tolerance = math.max((burst - 1) * interval, 1 - interval) }
+end
+
+local function rates_of(lanes)
+  local found = settings_of(k_grate, 'rate', lanes)
+  for i = 1, #lanes do
+    found[i] = rate_from(found[i])
+  end
+  return found
+end
+
+-- For a script that changes limits and asks for them again.
+local function forget_limits()
+  some_limits, absent = true, {}
 end
 
 local function number_text(value)

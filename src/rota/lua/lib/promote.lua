@@ -1,5 +1,5 @@
--- Brings back what has fallen due, at most `limit` of each kind: delayed jobs, blocks, pauses
--- with an end. A job available for the first time gets its place now, in due order, then in
+-- Brings back what has fallen due, at most `limit` of each kind: delayed jobs; blocks, pauses with
+-- an end, lanes whose rate gives their next job. A job available for the first time gets its place now, in due order, then in
 -- enqueue order; one that was available before returns to the place it had.
 local function place_due(id, prefix, header, number)
   if prefix.available > 0 then
@@ -69,10 +69,13 @@ local function end_block(member)
   local kind, name = member:sub(1, 2), member:sub(3)
   redis.call('ZREM', k_blocked, member)
   redis.call('HDEL', k_why, member)
-  if kind == 'p:' then
+  if kind == 'q:' then
+    redis.call('HDEL', k_config, 'paused')
+    wake()
+  elseif kind == 'p:' then
     redis.call('SREM', k_paused, name)
     touch_lane(name)
-  elseif kind == 'l:' then
+  elseif kind == 'l:' or kind == 'r:' then
     touch_lane(name)
   else
     touch_sequence(split_sequence(name))

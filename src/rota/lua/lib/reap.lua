@@ -1,5 +1,6 @@
 -- Takes back what a consumer holds, in pages; it must be marked (deadline -inf) before. With
--- `blame`, a job that had started counts a death; at the third it is buried.
+-- `blame`, a job that had started counts a death; at the third it is buried. One that was asked to be
+-- cancelled is gone.
 local DEATHS_MAX = 3
 
 local function mark_gone(consumer)
@@ -13,6 +14,9 @@ end
 
 -- Says how many jobs left the consumer's hands.
 local function take_back(consumer, id, held, blame)
+  if is_asked(id) then
+    return 1 + cancel_held(consumer, id, held, true)
+  end
   if blame and held.mark ~= 'u' then
     local deaths = redis.call('HINCRBY', k_deaths, id, 1)
     if deaths >= DEATHS_MAX then
@@ -31,6 +35,7 @@ local function take_back_sequence(consumer, held, blame)
   for _, id in ipairs(holding and holding.jobs or {}) do
     local text = redis.call('HGET', k_consumer(consumer), id)
     if text then
+      refund_rate(held.lane, id == first and 0 or 1)
       back = back + take_back(consumer, id, read_delivery(text), blame and id == first)
     end
   end

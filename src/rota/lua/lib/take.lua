@@ -23,7 +23,7 @@ local function play_turns(lanes, want, prefetch, large, taken)
     end
     local name, score = next_entry(lane, want - count, weights)
     if name then
-      local entry = open_entry(lane, name, score, math.min(prefetch, JOBS_MAX - jobs))
+      local entry = open_entry(lane, name, score, math.min(prefetch, JOBS_MAX - jobs, lane.credit))
       if large then
         local back
         bytes, entry.jobs, back = trim_to_bytes(entry, bytes)
@@ -38,15 +38,16 @@ local function play_turns(lanes, want, prefetch, large, taken)
       if n > 0 then
         count = count + 1
         taken[count] = entry
-        lane.served = lane.tag
-        for _ = 1, n do -- one addition per job: n at once would round otherwise
-          lane.tag = lane.tag + 1 / lane.weight
-        end
-        lane.turn_jobs = n
+        charge(lane, entry)
         lane.entries = lane.entries + 1
+        lane.jobs = lane.jobs + n
         lane.waiting = lane.waiting - n
         lane.room = lane.room - 1
-        if lane.room > 0 then
+        if lane.rate then -- turn by turn, as many at once would round
+          lane.tat = rate_after(lane.rate, lane.tat, n)
+          lane.credit = rate_credit(lane.rate, lane.tat)
+        end
+        if lane.room > 0 and lane.credit > 0 then
           heap_push(heap, lane)
         end
       elseif entry.sequence and full then

@@ -9,10 +9,10 @@ local function join_ring(lanes)
     return
   end
   local owed = fetch_all('ZMSCORE', k_owed, lanes)
-  local weights = fetch_some(k_gweight, lanes)
+  local weights = weights_of(lanes)
   local vt, join, paid = rotation(), {}, {}
   for i, lane in ipairs(lanes) do
-    local tag = vt + 1 / tonumber(weights[i] or 1) -- the server prints numbers with 17 digits
+    local tag = vt + next_cost(lane) / weights[i] -- the server prints numbers with 17 digits
     if owed[i] then
       paid[#paid + 1] = lane
       if tonumber(owed[i]) >= vt then

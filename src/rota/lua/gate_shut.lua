@@ -1,0 +1,19 @@
+#!lua flags=allow-oom
+-- include: clock stamp bell
+-- args: until_ms why
+-- resend: yes
+-- Pauses the whole queue until resumed, or until `until_ms` (Unix ms; -1 no end). What is in flight
+-- goes on. why: JSON {reason, by}, kept with the time. Pausing again replaces end and reason.
+-- Reply: 1
+redis.call('HSETNX', k_config, 'schema', 1)
+redis.call('HSET', k_config, 'paused', stamped(why))
+redis.call('ZREM', k_blocked, 'q:')
+if until_ms >= 0 then
+  local first = redis.call('ZRANGE', k_blocked, 0, 0, 'WITHSCORES')[2]
+  if not first or until_ms < tonumber(first) then
+    wake_timers()
+  end
+  redis.call('ZADD', k_blocked, until_ms, 'q:')
+end
+ring_bell()
+return 1

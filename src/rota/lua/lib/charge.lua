@@ -1,0 +1,53 @@
+-- What turns cost. A job is charged 1 unless it says otherwise in `costs`, which most queues do not
+-- have: a number, or 't<charged>,<task>' of a job charged by the time it runs. That is not known when
+-- it is claimed: it is charged what jobs of its task took lately, and the rest at its end (`ran`).
+-- A lane's tag grows by cost / weight, one addition per job, as many at once would round.
+-- `costs` in config says whether any job ever declared one: from then on a turn may cost less than the
+-- usual 1, and no lane's tag is forgotten for that.
+local some_costs
+
+-- The charge, and the task whose time it is.
+local function cost_of(id)
+  if some_costs == nil then
+    some_costs = redis.call('HEXISTS', k_config, 'costs') == 1
+  end
+  local text = some_costs and redis.call('HGET', k_costs, id)
+  if not text then
+    return 1
+  end
+  local task = text:match('^t[^,]*,(.*)$')
+  if task then
+    return tonumber(redis.call('HGET', k_durations, task) or 1), task
+  end
+  return tonumber(text)
+end
+
+local function charge(lane, entry)
+  lane.served, lane.turn_charge = lane.tag, 0
+  for i = 1, #entry.jobs, 2 do
+    local id = entry.jobs[i]
+    local cost, task = cost_of(id)
+    if task then
+      redis.call('HSET', k_costs, id, 't' .. number_text(cost) .. ',' .. task)
+    end
+    lane.tag = lane.tag + cost / lane.weight
+    lane.turn_charge = lane.turn_charge + cost
+  end
+  entry.charged = lane.turn_charge
+end
+
+-- What the lane's next job will be charged: how far behind the rotation a lane joins that has no
+-- tag of its own.
+local function next_cost(lane)
+  if some_costs == nil then
+    some_costs = redis.call('HEXISTS', k_config, 'costs') == 1
+  end
+  if not some_costs then
+    return 1
+  end
+  local entry = redis.call('ZRANGE', k_pending(lane), 0, 0)[1]
+  if entry and entry:byte(1) == 33 then
+    entry = redis.call('ZRANGE', k_sequence(sequence_of(lane, entry:sub(2))), 0, 0)[1]
+  end
+  return (entry and cost_of(entry)) or 1
+end

@@ -1,0 +1,20 @@
+-- What lanes were given, minute by minute: served jobs, how long these had waited, in ms, since they
+-- were first available, and what they were charged beyond 1 each. Field '' sums up the lanes.
+local MINUTE, FIGURES_KEPT = 60000, 180000
+
+local function minute_text(back)
+  return string.format('%.0f', math.floor(now / MINUTE) - back)
+end
+
+-- sums: of each of `names`. The first written of a minute lets it end by itself.
+local function add_figures(key, names, sums)
+  local before, set = fetch_all('HMGET', key, names), {}
+  for i, name in ipairs(names) do
+    set[2 * i - 1] = name
+    set[2 * i] = (before[i] or 0) + sums[name]
+  end
+  call_all('HSET', key, set)
+  if not before[1] then
+    redis.call('PEXPIRE', key, FIGURES_KEPT)
+  end
+end

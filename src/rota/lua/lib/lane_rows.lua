@@ -1,0 +1,99 @@
+-- What a person asks of lanes, each as one flat row:
+--   lane, waiting, delayed, running, ceiling ('' none), weight, paused, blocked until (0 not),
+--   ready (1 in the ring), since (Unix ms the oldest waiting job has been available; 0 none),
+--   backlog limit ('' none), why it is paused (JSON, '' not), until when (Unix ms, 0 no end),
+--   rate (as stored, '' none), template ('' none), out of rate until (0 not), next (since of what
+--   may be claimed next, as far as the lane itself goes; 0 nothing), then of the last full minute
+--   and the running one: jobs served, how long these had waited (ms), what they were charged
+-- Limits are those that hold: the lane's own, else its template's, else the queue's. Asks once for
+-- all lanes what can be asked once.
+local function ask(command, key, before, lanes)
+  if redis.call('EXISTS', key) == 0 then
+    return {}
+  end
+  local members = {}
+  for i, lane in ipairs(lanes) do
+    members[i] = before .. lane
+  end
+  return fetch_all(command, key, members)
+end
+
+local function two_minutes(key_of, lanes)
+  local running, last = fetch_some(key_of(minute_text(0)), lanes), fetch_some(key_of(minute_text(1)), lanes)
+  local sums = {}
+  for i = 1, #lanes do
+    sums[i] = (running[i] or 0) + (last[i] or 0)
+  end
+  return sums
+end
+
+-- Since when the lane's next entry has been available, and the next of its sequences that are out.
+local function next_since(lane)
+  return available_since(redis.call('ZRANGE', k_pending(lane), 0, 0)[1], lane)
+end
+
+local function out_since(lane)
+  local key = redis.call('ZRANGE', k_out(lane), 0, 0)[1]
+  return available_since(key and '!' .. key, lane)
+end
+
+-- Whether any of the lanes that have work has sequences that are out.
+local function some_are_out(lanes, waiting)
+  local keys = {}
+  for i, lane in ipairs(lanes) do
+    if waiting[i] then
+      keys[#keys + 1] = k_out(lane)
+    end
+  end
+  return #keys > CHUNK or (#keys > 0 and redis.call('EXISTS', unpack(keys)) > 0)
+end
+
+local function or_0(since)
+  return since < math.huge and since or 0
+end
+
+local function lane_rows(lanes)
+  if #lanes == 0 then
+    return {}
+  end
+  local waiting, active = fetch_some(k_gwaiting, lanes), fetch_some(k_gactive, lanes)
+  local ceilings, weights, backlogs = ceilings_of(lanes), weights_of(lanes), backlogs_of(lanes)
+  local rates, templates = settings_of(k_grate, 'rate', lanes), fetch_some(k_gtemplate, lanes)
+  local ring, paused = ask('ZMSCORE', k_ring, '', lanes), ask('SMISMEMBER', k_paused, '', lanes)
+  local blocked, rated = ask('ZMSCORE', k_blocked, 'l:', lanes), ask('ZMSCORE', k_blocked, 'r:', lanes)
+  local ends, notes = ask('ZMSCORE', k_blocked, 'p:', lanes), ask('HMGET', k_why, 'p:', lanes)
+  local served, waited = two_minutes(k_served, lanes), two_minutes(k_waited, lanes)
+  local beyond = two_minutes(k_charged, lanes)
+  local some_delayed, some_out = redis.call('EXISTS', k_scheduled) == 1, some_are_out(lanes, waiting)
+  local rows = {}
+  for i, lane in ipairs(lanes) do
+    local following, oldest = math.huge, math.huge
+    if waiting[i] then
+      following = next_since(lane)
+      oldest = math.min(following, some_out and out_since(lane) or following)
+    end
+    rows[i] = {
+      lane,
+      tonumber(waiting[i] or 0),
+      some_delayed and redis.call('ZCARD', k_delayed(lane)) or 0,
+      tonumber(active[i] or 0),
+      ceilings[i] == math.huge and '' or ceilings[i],
+      number_text(weights[i]),
+      paused[i] or 0,
+      tonumber(blocked[i] or 0),
+      ring[i] and 1 or 0,
+      or_0(oldest),
+      backlogs[i] == math.huge and '' or backlogs[i],
+      notes[i] or '',
+      tonumber(ends[i] or 0),
+      rates[i] or '',
+      templates[i] or '',
+      tonumber(rated[i] or 0),
+      or_0(following),
+      served[i],
+      waited[i],
+      number_text(math.max(0, served[i] + beyond[i])),
+    }
+  end
+  return rows
+end

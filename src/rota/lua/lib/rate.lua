@@ -1,0 +1,42 @@
+-- Rates of lanes, by one number of state each (GCRA): the time at which what was taken so far has
+-- used up what the rate gives. A lane without a job to its credit stays out of the ring with `r:` in
+-- `blocked` until the next; what is late by less than the clock's grain, a millisecond, loses nothing.
+-- Unix milliseconds fit into a double to 0.00024: differences of times are taken first, and what lies
+-- as near as ROUNDING (ms) is the same.
+local ROUNDING = 0.001
+
+local function rate_start(rate, tat)
+  tat = tonumber(tat or nil)
+  if not tat or tat <= now - 1 then
+    return now
+  end
+  -- Further ahead only after a rate was raised, or the clock set back.
+  return math.min(tat, now + math.max(rate.burst * rate.interval, 1))
+end
+
+-- How many jobs may start now.
+local function rate_credit(rate, tat)
+  local spare = now - rate_start(rate, tat) + rate.tolerance + ROUNDING
+  return math.max(0, math.floor(spare / rate.interval + 1))
+end
+
+local function rate_due(rate, tat)
+  return now + math.ceil(rate_start(rate, tat) - now - rate.tolerance - ROUNDING)
+end
+
+local function rate_after(rate, tat, jobs)
+  return rate_start(rate, tat) + jobs * rate.interval
+end
+
+-- A tat cut short stays so: else it would be as far ahead of any later time.
+local function keep_out(lane, rate, tat)
+  local due, start = rate_due(rate, tat), rate_start(rate, tat)
+  if start < tonumber(tat) then
+    redis.call('ZADD', k_gtat, number_text(start), lane)
+  end
+  local first = redis.call('ZRANGE', k_blocked, 0, 0, 'WITHSCORES')[2]
+  if not first or due < tonumber(first) then
+    wake_timers()
+  end
+  redis.call('ZADD', k_blocked, due, 'r:' .. lane)
+end
