@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import floor, idle, lanes, throughput, wake
+from benchmarks import fairness, floor, idle, lanes, throughput, wake
 from benchmarks.report import Figure, Plan, print_table, write_json
 from benchmarks.server import Server, private_server
 
@@ -20,14 +20,18 @@ PARTS: dict[str, Part] = {
     "floor": floor.run,
     "wake": wake.run,
     "idle": idle.run,
+    "fairness": fairness.run,
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    given = _parser().parse_args(argv)
+    parser = _parser()
+    given = parser.parse_args(argv)
+    if given.chart is not None and given.parts and "fairness" not in given.parts:
+        parser.error("--chart: only fairness has one")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the server must not outlive us
     runs = given.runs if given.runs is not None else (3 if given.quick else 5)
-    plan = Plan(runs=runs, quick=given.quick, tcp=given.tcp)
+    plan = Plan(runs, given.quick, given.tcp, chart=given.chart, seeded=given.seeded)
     results: dict[str, list[Figure]] = {}
     binary = ""
     for name in given.parts or PARTS:
@@ -54,6 +58,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--json", type=Path, metavar="FILE", default=Path("build/benchmarks.json"),
         help="where the figures go (build/benchmarks.json)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--chart", type=Path, metavar="FILE.svg", help="the waits of fairness as a chart"
+    )
+    parser.add_argument(
+        "--seeded", action="store_true",
+        help="fairness: arrivals from the generator, even where recorded events are here",
     )  # fmt: skip
     return parser
 

@@ -12,11 +12,16 @@ from statistics import median
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much to measure: `runs` rounds per figure; `quick` takes small numbers of jobs."""
+    """How much to measure: `runs` rounds per figure; `quick` takes small numbers of jobs.
+
+    For fairness: where its `chart` goes, and whether its arrivals are `seeded` in any event.
+    """
 
     runs: int = 5
     quick: bool = False
     tcp: bool = False
+    chart: Path | None = None
+    seeded: bool = False
 
     def size(self, full: int, quick: int) -> int:
         return quick if self.quick else full
@@ -71,7 +76,7 @@ def ratio(
 
 
 def shown(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+    return f"{value:,.0f}" if value >= 999.5 else f"{value:.3g}"
 
 
 def _spread(samples: Sequence[float]) -> str:
