@@ -258,7 +258,7 @@ class Queue:
         Tells of `limit` lanes, those furthest `behind` first, or the highest `by` another figure;
         what is said of all, and what is due, is reckoned over every lane that has wanted turns. In
         pages: no call to the server grows with the number of lanes, the caller's memory does, by
-        some 300 bytes each.
+        some 400 bytes each.
         """
         return await self.link.run(self.link.fairness.shares(limit, by))
 

@@ -14,6 +14,7 @@ from rota.limits import Rate
 from rota.model import JobSpec
 from tests.lua.conftest import LEASE, Desk
 
+NOW = "2023-11-14 22:13:20 UTC (0.0s ago)"
 IN_5_S = "2023-11-14 22:13:25 UTC (in 5.0s)"
 """Five seconds after the desk's clock."""
 
@@ -64,7 +65,7 @@ def test_a_paused_lane_says_who_why_and_until_when(desk: Desk, why: Why) -> None
     desk.run(desk.store.pause("a", reason="abuse\n\x1b[31m", by="ops", until=None))
     for subject in ("j", ""):
         reason = why.one(subject, "paused")
-        assert reason.text == "Lane a is paused by ops (abuse [31m)."
+        assert reason.text == f"Lane a is paused by ops since {NOW} (abuse [31m)."
         assert reason.frees == "await queue.lane('a').resume()"
         assert reason.until is None
         assert (reason.detail["by"], reason.detail["reason"]) == ("ops", "abuse\n\x1b[31m")
@@ -166,7 +167,7 @@ def test_a_blocked_lane(desk: Desk, why: Why) -> None:
     desk.run(desk.store.block("a", 5, reason="429", by="api"))
     for subject in ("j", ""):
         reason = why.one(subject, "blocked")
-        assert reason.text == f"Lane a is blocked by api (429), until {IN_5_S}."
+        assert reason.text == f"Lane a is blocked by api since {NOW} (429), until {IN_5_S}."
         assert reason.until == soon(desk)
         assert "await queue.lane('a').unblock()" in reason.frees
     assert why.lane().state == "blocked"

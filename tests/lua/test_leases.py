@@ -26,7 +26,7 @@ def test_join_is_as_good_twice_as_once(desk: Desk) -> None:
     assert desk.hash("consumer", "new") == {
         "!claim": "0",
         "!lease": str(LEASE),
-        "!name": "host:new",
+        "!name": f"{'host:new':<65}",
     }
     desk.clean()
 

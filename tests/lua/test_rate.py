@@ -33,7 +33,7 @@ FAST = [
     Rate(2500),
     Rate(30_000, burst=5),
 ]
-STOCK = 1000
+STOCK = 600
 
 
 @pytest.fixture
@@ -119,6 +119,19 @@ def test_who_is_asked_now_and_then_starts_no_more_than_its_rate(desk: Desk) -> N
         lanes.ask()
         desk.clock.advance(ms)
     check_windows(lanes)
+    desk.clean()
+
+
+def test_after_a_rest_exactly_the_burst_starts_at_once(desk: Desk) -> None:
+    """Whatever fractions of a millisecond the interval has."""
+    speeds = (3, 6, 7, 30, 33, 70, 700, 2500)
+    rates = [Rate(n, burst=burst) for n in speeds for burst in range(1, 7)]
+    lanes = Lanes(desk, rates)
+    for _ in range(3):
+        lanes.ask()
+        desk.clock.advance(3_600_000)
+    for rate, starts in lanes.starts.items():
+        assert len(starts) == 3 * int(burst_of(rate)), rate
     desk.clean()
 
 
@@ -220,6 +233,24 @@ def test_what_a_consumer_took_and_cannot_have_started_gives_tokens_back(
         desk.beat()
     who = "c" if ending == "leave" else "e"
     assert desk.claim(9, 3, consumer=who) == [["s1", "s2", "s3"], ["u1"]], "two were spent"
+    desk.clean()
+
+
+def test_what_was_taken_behind_a_head_that_is_buried_gives_tokens_back(desk: Desk) -> None:
+    """Three workers die of the head; what they took behind it never started."""
+    desk.run(desk.store.lane_set("a", rate=Rate(1, per=86_400, burst=10)))
+    desk.add("s1", "s2", "s3", key="k")
+    for death in range(3):
+        worker = f"worker{death}"
+        desk.join(worker)
+        assert desk.claim(1, 3, consumer=worker, number=9) == [["s1", "s2", "s3"]]
+        desk.run(desk.store.start(worker, "s1", "9"))
+        desk.clock.advance(LEASE)
+        desk.beat()
+    assert desk.clean().get("dead").keys() == {"s1"}
+    desk.add(*[f"u{i}" for i in range(9)])
+    taken = [id for entry in desk.claim(20, 3) for id in entry]
+    assert len(taken) == 7, f"three were spent, {taken} taken"
     desk.clean()
 
 

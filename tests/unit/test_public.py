@@ -18,10 +18,10 @@ from rota.signals import Signal
 PUBLIC = [
     "Advice", "Backoff", "BatchInterrupted", "Bury", "Cancelled", "ConfigError", "ConsumerInfo",
     "DeadJob", "Drained", "Durable", "Enqueued", "Explanation", "Finding", "Job", "JobInfo",
-    "JobSpec", "LaneFull", "LaneInfo", "LaneShare", "LeaseLost", "Moved", "NotDurable", "PayloadError",
-    "Queue", "QueueInfo", "Rate", "RateLimited", "Reason", "Release", "Report", "Retry",
-    "RotaError", "ServerFull", "ServerTooOld", "Shares", "Signal", "Template", "Unavailable",
-    "UnknownTask", "Worker", "WorkerConfig", "__version__", "current_job",
+    "JobSpec", "LaneFull", "LaneInfo", "LaneShare", "LeaseLost", "Moved", "NotDurable",
+    "PayloadError", "Queue", "QueueInfo", "Rate", "RateLimited", "Reason", "Release", "Report",
+    "Retry", "RotaError", "ServerFull", "ServerTooOld", "Shares", "Signal", "Template",
+    "Unavailable", "UnknownTask", "Worker", "WorkerConfig", "__version__", "current_job",
 ]  # fmt: skip
 
 

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: clock
+-- include: clock consumer_name
 -- args: cursor limit
 -- resend: yes
 -- A page of the consumers that have a lease. cursor '0' at the start and after the last page.
@@ -14,7 +14,7 @@ for i = 1, #page[2], 2 do
   rows[#rows + 1] = {
     consumer,
     deadline == '-inf' and -1 or tonumber(deadline),
-    redis.call('HGET', hash, '!name') or '',
+    consumer_name(consumer) or '',
     redis.call('HLEN', hash) - own,
   }
 end

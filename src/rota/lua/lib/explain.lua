@@ -71,7 +71,7 @@ local function consumer_facts(consumer)
   local lease = score_of(k_consumers, consumer)
   return {
     id = consumer,
-    name = redis.call('HGET', k_consumer(consumer), '!name') or '',
+    name = consumer_name(consumer) or '',
     lease = lease and lease > -math.huge and lease or nil,
   }
 end

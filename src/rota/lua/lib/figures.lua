@@ -6,13 +6,15 @@ local function minute_text(back)
   return string.format('%.0f', math.floor(now / MINUTE) - back)
 end
 
--- sums: of each of `names`. The first written of a minute lets it end by itself.
+-- sums: of each of `names`, the first of them ''. What is written first in a minute ends by itself.
+-- '' is padded: one field of over 64 bytes makes a hash a table from the start.
 local function add_figures(key, names, sums)
   local before, set = fetch_all('HMGET', key, names), {}
   for i, name in ipairs(names) do
     set[2 * i - 1] = name
     set[2 * i] = (before[i] or 0) + sums[name]
   end
+  set[2] = string.format('%66.17g', set[2])
   call_all('HSET', key, set)
   if not before[1] then
     redis.call('PEXPIRE', key, FIGURES_KEPT)

@@ -8,7 +8,7 @@ local function mark_gone(consumer)
 end
 
 local function lost_worker(consumer)
-  local name = redis.call('HGET', k_consumer(consumer), '!name') or consumer
+  local name = consumer_name(consumer) or consumer
   return cjson.encode({ error = 'worker lost', worker = name, at = now })
 end
 

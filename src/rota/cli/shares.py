@@ -1,0 +1,48 @@
+"""How shares received and due are printed."""
+
+from __future__ import annotations
+
+import msgspec
+import typer
+
+from rota.cli.exits import say
+from rota.cli.tables import print_table
+from rota.shares import LaneShare, Shares
+from rota.timing import duration
+
+HEADINGS = ("lane", "share", "due", "waiting", "running", "oldest wait", "mean wait", "state")
+
+
+def print_shares(found: Shares, *, as_json: bool) -> None:
+    """To standard output: one JSON object a lane, or a table below the queue's fairness index."""
+    if as_json:
+        for lane in found.top:
+            typer.echo(msgspec.json.encode(lane).decode())
+        return
+    say(_headline(found))
+    if found.top:
+        print_table(HEADINGS, [_cells(lane) for lane in found.top], numbers=HEADINGS[1:-1])
+
+
+def _headline(found: Shares) -> str:
+    index = "none yet (it takes two lanes that have waited all through)"
+    if found.index is not None:
+        index = f"{found.index:.3f}"
+    return f"fairness index {index}; {found.lanes:,} lanes, the last {duration(found.window)}"
+
+
+def _cells(lane: LaneShare) -> tuple[str, ...]:
+    return (
+        lane.name,
+        f"{lane.received:.2%}",
+        f"{lane.due:.2%}",
+        str(lane.waiting),
+        str(lane.running),
+        _wait(lane.oldest_wait),
+        _wait(lane.wait_mean),
+        lane.state,
+    )
+
+
+def _wait(seconds: float | None) -> str:
+    return "-" if seconds is None else duration(seconds)
