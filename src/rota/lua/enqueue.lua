@@ -136,7 +136,7 @@ if costs then
   end
   if #charged > 0 then
     call_all('HSET', k_costs, charged)
-    redis.call('HSET', k_config, 'costs', 1)
+    declare_costs()
   end
 end
 

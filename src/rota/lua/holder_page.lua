@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: clock consumer_name
+-- include: consumer_name
 -- args: id cursor limit
 -- resend: yes
 -- Looks for a running job among a page of the consumers. cursor '0' at the start and after the last

@@ -2,6 +2,14 @@
 -- 64 tokens are enough: the bell carries no work, and each claim that leaves work rings on.
 local bell_wanted, timers_late = false, false
 
+local function bell_is_wanted()
+  return bell_wanted
+end
+
+local function time_is_nearer()
+  return timers_late
+end
+
 local function wake()
   bell_wanted = true
 end

@@ -19,6 +19,11 @@ local function touch_lane(lane)
   touched_lanes[lane] = true
 end
 
+-- Those that will be looked at again.
+local function lanes_touched()
+  return touched_lanes
+end
+
 local function touch_sequence(lane, key)
   touched_sequences[sequence_of(lane, key)] = { lane, key }
   touched_lanes[lane] = true

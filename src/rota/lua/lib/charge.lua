@@ -4,13 +4,19 @@
 -- A lane's tag grows by cost / weight, one addition per job, as many at once would round.
 -- `costs` in config says whether any job ever declared one: from then on a turn may cost less than the
 -- usual 1, and no lane's tag is forgotten for that.
-local some_costs
+local some_costs = had_costs
+
+local function declare_costs()
+  redis.call('HSET', k_config, 'costs', 1)
+  some_costs = true
+end
+
+local function costs_are_declared()
+  return some_costs
+end
 
 -- The charge, and the task whose time it is.
 local function cost_of(id)
-  if some_costs == nil then
-    some_costs = redis.call('HEXISTS', k_config, 'costs') == 1
-  end
   local text = some_costs and redis.call('HGET', k_costs, id)
   if not text then
     return 1
@@ -39,9 +45,6 @@ end
 -- What the lane's next job will be charged: how far behind the rotation a lane joins that has no
 -- tag of its own.
 local function next_cost(lane)
-  if some_costs == nil then
-    some_costs = redis.call('HEXISTS', k_config, 'costs') == 1
-  end
   if not some_costs then
     return 1
   end

@@ -1,8 +1,9 @@
 -- What a lane may do: its own setting, else its template's, else the queue's.
-local defaults = redis.call('HMGET', k_config, 'default_ceiling', 'default_weight', 'ceiling')
+local defaults = redis.call('HMGET', k_config, 'default_ceiling', 'default_weight', 'ceiling', 'costs')
 local usual_ceiling = tonumber(defaults[1] or nil) or math.huge
 local usual_weight = tonumber(defaults[2] or nil) or 1
 local queue_ceiling = tonumber(defaults[3] or nil)
+local had_costs = defaults[4] and true or false
 local some_limits = redis.call('EXISTS', k_glimit, k_gweight, k_grate, k_gtemplate) > 0
 local known_templates = {}
 
@@ -70,7 +71,12 @@ end
 
 -- For a script that changes limits and asks for them again.
 local function forget_limits()
-  some_limits, absent = true, {}
+  some_limits = true
+  forget_absent()
+end
+
+local function have_limits()
+  return some_limits
 end
 
 local function number_text(value)

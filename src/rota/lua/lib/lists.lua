@@ -24,6 +24,11 @@ end
 
 -- HMGET of a hash that most queues do not have: where it is absent, nothing more is asked.
 local absent = {}
+
+local function forget_absent()
+  absent = {}
+end
+
 local function fetch_some(key, list)
   if absent[key] == nil then
     absent[key] = redis.call('EXISTS', key) == 0

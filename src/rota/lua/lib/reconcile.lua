@@ -25,13 +25,13 @@ local function are_open(lanes)
   end
   local paused = fetch_all('SMISMEMBER', k_paused, lanes)
   local blocked = fetch_all('ZMSCORE', k_blocked, members)
-  local waits = some_limits and fetch_all('ZMSCORE', k_blocked, out_of_rate) or {}
+  local waits = have_limits() and fetch_all('ZMSCORE', k_blocked, out_of_rate) or {}
   local ceilings = ceilings_of(lanes)
   local active = fetch_all('HMGET', k_gactive, lanes)
   for i = 1, #lanes do
     open[i] = paused[i] == 0 and not blocked[i] and not waits[i] and tonumber(active[i] or 0) < ceilings[i]
   end
-  if some_limits then
+  if have_limits() then
     close_without_credit(lanes, open)
   end
   return open

@@ -122,7 +122,7 @@ local function write_ring(lanes)
       end
     elseif lane.served or not lane.pending then
       leave[#leave + 1] = lane.name
-      if lane.waiting > 0 or not lane.served or lane.turn_charge ~= 1 or some_costs then
+      if lane.waiting > 0 or not lane.served or lane.turn_charge ~= 1 or costs_are_declared() then
         owe[#owe + 1] = lane.tag
         owe[#owe + 1] = lane.name
       end
