@@ -9,7 +9,21 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import fairness, floor, idle, lanes, throughput, wake
+from benchmarks import (
+    calls,
+    delays,
+    depth,
+    fairness,
+    floor,
+    idle,
+    lanes,
+    peers,
+    processes,
+    shapes,
+    throughput,
+    wake,
+)
+from benchmarks.peers.catalogue import NAMES
 from benchmarks.report import Figure, Plan, print_table, write_json
 from benchmarks.server import Server, private_server
 
@@ -17,11 +31,19 @@ Part = Callable[[Server, Plan], list[Figure]]
 PARTS: dict[str, Part] = {
     "throughput": throughput.run,
     "lanes": lanes.run,
+    "depth": depth.run,
     "floor": floor.run,
+    "calls": calls.run,
+    "processes": processes.run,
+    "shapes": shapes.run,
     "wake": wake.run,
+    "delays": delays.run,
     "idle": idle.run,
     "fairness": fairness.run,
+    "peers": peers.run,
 }
+TCP_ONLY = frozenset({"peers"})
+"""Not every peer's client knows Unix sockets."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,14 +51,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser.parse_args(argv)
     if given.chart is not None and given.parts and "fairness" not in given.parts:
         parser.error("--chart: only fairness has one")
+    if given.only and given.parts and "peers" not in given.parts:
+        parser.error("--only: that is which peers")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the server must not outlive us
     runs = given.runs if given.runs is not None else (3 if given.quick else 5)
-    plan = Plan(runs, given.quick, given.tcp, chart=given.chart, seeded=given.seeded)
+    plan = Plan(
+        runs, given.quick, given.tcp, chart=given.chart, seeded=given.seeded, only=given.only
+    )
     results: dict[str, list[Figure]] = {}
     binary = ""
     for name in given.parts or PARTS:
         began = time.monotonic()
-        with private_server(tcp=plan.tcp) as server:
+        with private_server(tcp=plan.tcp or name in TCP_ONLY) as server:
             binary = server.binary
             results[name] = PARTS[name](server, plan)
         print_table(f"{name} ({time.monotonic() - began:.0f} s)", results[name])
@@ -66,6 +92,10 @@ def _parser() -> argparse.ArgumentParser:
         "--seeded", action="store_true",
         help="fairness: arrivals from the generator, even where recorded events are here",
     )  # fmt: skip
+    parser.add_argument(
+        "--only", type=_peers, default=(), metavar="PEER,PEER",
+        help=f"peers: these alone, of {', '.join(NAMES)}",
+    )  # fmt: skip
     return parser
 
 
@@ -73,6 +103,15 @@ def _part(name: str) -> str:
     if name not in PARTS:
         raise argparse.ArgumentTypeError(f"expected one of {', '.join(PARTS)}; given {name!r}")
     return name
+
+
+def _peers(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if unknown := sorted(set(names) - set(NAMES)):
+        raise argparse.ArgumentTypeError(
+            f"expected some of {', '.join(NAMES)}; given {', '.join(unknown)}"
+        )
+    return names
 
 
 def _rounds(text: str) -> int:

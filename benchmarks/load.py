@@ -35,10 +35,13 @@ class Load:
     def fill(self) -> None:
         """One job on each lane, in calls of 1,000."""
         for first in range(0, self.lanes, 1000):
-            self.enqueue([_name(i) for i in range(first, min(first + 1000, self.lanes))])
+            self.enqueue([lane_name(i) for i in range(first, min(first + 1000, self.lanes))])
 
     def enqueue(self, lanes: Sequence[str]) -> None:
-        self._client.run(self.store.enqueue(specs(lanes)))
+        self.enqueue_specs(specs(lanes))
+
+    def enqueue_specs(self, made: Sequence[JobSpec]) -> None:
+        self._client.run(self.store.enqueue(made))
 
     def exchange(self, done: Sequence[Claimed], want: int = BATCH) -> list[Claimed]:
         """Completes what was claimed last and claims `want` jobs."""
@@ -64,7 +67,7 @@ class Load:
         """Enqueues to lanes that have work, so that they stand in the ring already."""
         before = self._server.work()
         for _ in range(jobs // BATCH):
-            self.enqueue([_name((self._next + i) % self.lanes) for i in range(BATCH)])
+            self.enqueue([lane_name((self._next + i) % self.lanes) for i in range(BATCH)])
             self._next += BATCH
         return self._server.work().since(before)
 
@@ -91,7 +94,7 @@ class Load:
         self._client.close()
 
 
-def _name(i: int) -> str:
+def lane_name(i: int) -> str:
     return f"tenant-{i:07}"
 
 

@@ -6,6 +6,7 @@ import json
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import nan
 from pathlib import Path
 from statistics import median
 
@@ -15,6 +16,7 @@ class Plan:
     """How much to measure: `runs` rounds per figure; `quick` takes small numbers of jobs.
 
     For fairness: where its `chart` goes, and whether its arrivals are `seeded` in any event.
+    For peers: `only` these; none given is all.
     """
 
     runs: int = 5
@@ -22,6 +24,7 @@ class Plan:
     tcp: bool = False
     chart: Path | None = None
     seeded: bool = False
+    only: tuple[str, ...] = ()
 
     def size(self, full: int, quick: int) -> int:
         return quick if self.quick else full
@@ -29,9 +32,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured value; `at_most` is the target, where there is one.
+    """One measured value; `at_most` or `at_least` is the target, where there is one.
 
-    `samples` are the values of the rounds, of which `value` is the median.
+    `samples` are the values of the rounds, of which `value` is the median. `skipped` says why
+    there is none.
     """
 
     name: str
@@ -40,14 +44,24 @@ class Figure:
     at_most: float | None = None
     samples: tuple[float, ...] = ()
     note: str = ""
+    at_least: float | None = None
+    skipped: str = ""
 
     @property
     def verdict(self) -> str:
-        if self.at_most is None:
-            return ""
-        if self.value <= self.at_most:
-            return "PASS"
-        return f"over by {100 * (self.value / self.at_most - 1):.0f} %"
+        if self.skipped:
+            return "skipped"
+        if self.at_most is not None and self.value > self.at_most:
+            return f"over by {100 * (self.value / self.at_most - 1):.0f} %"
+        if self.at_least is not None and self.value < self.at_least:
+            return f"short by {100 * (1 - self.value / self.at_least):.0f} %"
+        return "PASS" if self.target else ""
+
+    @property
+    def target(self) -> str:
+        if self.at_most is not None:
+            return f"≤ {shown(self.at_most)} {self.unit}"
+        return "" if self.at_least is None else f"≥ {shown(self.at_least)} {self.unit}"
 
 
 def figure(
@@ -56,10 +70,16 @@ def figure(
     unit: str,
     *,
     at_most: float | None = None,
+    at_least: float | None = None,
     note: str = "",
 ) -> Figure:
     """The median of `samples`."""
-    return Figure(name, median(samples), unit, at_most, tuple(samples), note)
+    return Figure(name, median(samples), unit, at_most, tuple(samples), note, at_least)
+
+
+def skipped(name: str, why: str) -> Figure:
+    """What was to be measured and could not be; its value is not a number."""
+    return Figure(name, nan, "", skipped=why)
 
 
 def ratio(
@@ -68,11 +88,12 @@ def ratio(
     below: Sequence[float],
     *,
     at_most: float | None = None,
+    at_least: float | None = None,
     note: str = "",
 ) -> Figure:
     """The median of the ratios of two figures, each ratio taken within one round."""
     samples = [a / b for a, b in zip(above, below, strict=True)]
-    return figure(name, samples, "×", at_most=at_most, note=note)
+    return figure(name, samples, "×", at_most=at_most, at_least=at_least, note=note)
 
 
 def shown(value: float) -> str:
@@ -87,11 +108,11 @@ def _rows(figures: Iterable[Figure]) -> list[tuple[str, ...]]:
     return [
         (
             f.name,
-            f"{shown(f.value)} {f.unit}",
+            "" if f.skipped else f"{shown(f.value)} {f.unit}",
             _spread(f.samples),
-            "" if f.at_most is None else f"≤ {shown(f.at_most)} {f.unit}",
+            f.target,
             f.verdict,
-            f.note,
+            f.skipped or f.note,
         )
         for f in figures
     ]
@@ -131,15 +152,16 @@ def _print_plain(title: str, rows: Sequence[tuple[str, ...]]) -> None:
         print(line.rstrip())
 
 
+def _document(f: Figure) -> dict[str, object]:
+    return asdict(f) | {"verdict": f.verdict, "value": None if f.skipped else f.value}
+
+
 def write_json(path: Path, results: Mapping[str, Sequence[Figure]], server: str) -> None:
     document = {
         "python": platform.python_version(),
         "machine": f"{platform.machine()} {platform.system()} {platform.release()}",
         "server": server,
-        "parts": {
-            part: [asdict(f) | {"verdict": f.verdict} for f in figures]
-            for part, figures in results.items()
-        },
+        "parts": {part: [_document(f) for f in figures] for part, figures in results.items()},
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

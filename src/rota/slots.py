@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-from rota.config import MAX_CLAIM
 
-MAX_ENTRIES = MAX_CLAIM
+MAX_ENTRIES = 400
 """The most entries one claim asks for."""
 
 

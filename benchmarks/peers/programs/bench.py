@@ -1,8 +1,7 @@
 """What the Python contestants' programs share: the jobs, and how both sides are timed.
 
-The standard library only: it runs in each contestant's own environment. The enqueuer is called
-as `PROGRAM MODE JOBS` and prints its seconds; the worker writes its own when it has handled
-BENCH_JOBS jobs.
+The standard library only: it runs in each contestant's own environment. The enqueuer prints its
+seconds (see `enqueue.py`); the worker writes its own when it has handled BENCH_JOBS jobs.
 """
 
 from __future__ import annotations
@@ -58,12 +57,12 @@ class Tally:
         unfinished.replace(report)
 
 
-def enqueue(*, single: Single | None = None, batch: Some | None = None) -> None:
+def measure(*, single: Single | None = None, batch: Some | None = None) -> None:
     """The enqueuer of a client that blocks."""
     mode, jobs = sys.argv[1], int(sys.argv[2])
 
     def send(numbers: range) -> None:
-        if mode == "bulk" and batch is not None:
+        if mode == "batch" and batch is not None:
             for part in _parts(numbers):
                 batch(part)
         else:
@@ -77,7 +76,7 @@ def enqueue(*, single: Single | None = None, batch: Some | None = None) -> None:
     print(json.dumps({"seconds": time.perf_counter() - began}))
 
 
-async def enqueue_async(
+async def measure_async(
     *,
     single: Callable[[int], Awaitable[object]],
     batch: Callable[[range], Awaitable[object]] | None = None,
@@ -92,7 +91,7 @@ async def enqueue_async(
     async def send(numbers: range) -> None:
         if mode == "at_once":
             await asyncio.gather(*(one_by_one(numbers[first::AT_ONCE]) for first in range(AT_ONCE)))
-        elif mode == "bulk" and batch is not None:
+        elif mode == "batch" and batch is not None:
             for part in _parts(numbers):
                 await batch(part)
         else:

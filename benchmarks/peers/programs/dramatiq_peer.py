@@ -1,13 +1,12 @@
-"""dramatiq."""
+"""dramatiq: threads that share what one consumer thread prefetches."""
 
 from __future__ import annotations
 
 import dramatiq
-from bench import URL, Tally, arguments, enqueue
+from bench import URL, Tally, arguments, measure
 from dramatiq.brokers.redis import RedisBroker
 
-broker = RedisBroker(url=URL)
-dramatiq.set_broker(broker)
+dramatiq.set_broker(RedisBroker(url=URL))
 tally = Tally()
 
 
@@ -16,5 +15,5 @@ def noop(tenant: str, n: int, note: str) -> None:
     tally.hit()
 
 
-if __name__ == "__main__":
-    enqueue(single=lambda i: noop.send(*arguments(i)))
+def enqueue() -> None:
+    measure(single=lambda i: noop.send(*arguments(i)))

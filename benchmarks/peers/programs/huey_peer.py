@@ -1,8 +1,8 @@
-"""Huey."""
+"""Huey: a list, popped by each of the worker's threads."""
 
 from __future__ import annotations
 
-from bench import HOST, PORT, Tally, arguments, enqueue
+from bench import HOST, PORT, Tally, arguments, measure
 from huey import RedisHuey
 
 huey = RedisHuey("bench", results=False, host=HOST, port=PORT)
@@ -14,5 +14,5 @@ def noop(tenant: str, n: int, note: str) -> None:
     tally.hit()
 
 
-if __name__ == "__main__":
-    enqueue(single=lambda i: noop(*arguments(i)))
+def enqueue() -> None:
+    measure(single=lambda i: noop(*arguments(i)))

@@ -1,11 +1,12 @@
-"""rota: a lane per tenant, ceilings and leases on, at-least-once."""
+"""rota: a lane per tenant, each with a ceiling; leases, at least once."""
 
 from __future__ import annotations
 
 import asyncio
 
+from bench import URL, Tally, arguments, measure_async
+
 import rota
-from bench import URL, Tally, arguments, enqueue_async
 
 queue = rota.Queue("bench", url=URL, default_ceiling=10)
 tally = Tally()
@@ -16,19 +17,19 @@ async def noop(tenant: str, n: int, note: str) -> None:
     tally.hit()
 
 
-async def add_all(numbers: range) -> None:
+async def _batch(numbers: range) -> None:
     await queue.enqueue_many([noop.spec(*arguments(i)) for i in numbers])
 
 
-async def main() -> None:
-    await enqueue_async(single=lambda i: noop.enqueue(*arguments(i)), batch=add_all)
+async def _enqueue() -> None:
+    await measure_async(single=lambda i: noop.enqueue(*arguments(i)), batch=_batch)
     await queue.close()
 
 
-if __name__ == "__main__":
+def enqueue() -> None:
     try:
         import uvloop
-    except ImportError:
-        asyncio.run(main())
+    except ImportError:  # it runs in an environment that is not its own
+        asyncio.run(_enqueue())
     else:
-        uvloop.run(main())
+        uvloop.run(_enqueue())

@@ -1,8 +1,8 @@
-"""RQ."""
+"""RQ: a list, popped by a worker that runs one job at a time."""
 
 from __future__ import annotations
 
-from bench import URL, Tally, arguments, enqueue
+from bench import URL, Tally, arguments, measure
 from redis import Redis
 from rq import Queue
 
@@ -13,15 +13,15 @@ def noop(tenant: str, n: int, note: str) -> None:
     tally.hit()
 
 
-if __name__ == "__main__":
+def enqueue() -> None:
     queue = Queue("bench", connection=Redis.from_url(URL))
 
-    def add(i: int) -> object:
-        return queue.enqueue("rq_peer.noop", *arguments(i), result_ttl=0)
+    def single(i: int) -> object:
+        return queue.enqueue("rq_peer.noop", *arguments(i), result_ttl=0)  # no result is kept
 
-    def add_all(numbers: range) -> object:
+    def batch(numbers: range) -> object:
         return queue.enqueue_many(
             [Queue.prepare_data("rq_peer.noop", arguments(i), result_ttl=0) for i in numbers]
         )
 
-    enqueue(single=add, batch=add_all)
+    measure(single=single, batch=batch)

@@ -1,40 +1,36 @@
-"""streaQ: a stream with a consumer group; a worker prefetches and pipelines what it can."""
+"""streaQ: a stream with a consumer group; what a worker may prefetch it reads at once."""
 
 from __future__ import annotations
 
-import asyncio
-import os
-
-from bench import URL, Tally, arguments, enqueue_async
+import uvloop
+from bench import URL, Tally, arguments, measure_async
 from streaq import Worker
 
 worker = Worker(
     redis_url=URL,
-    concurrency=int(os.environ.get("C", "100")),
+    concurrency=100,  # it prefetches as many
     anyio_kwargs={"use_uvloop": True},
 )
 tally = Tally()
 
 
-@worker.task(ttl=0, silent=True)
+@worker.task(ttl=0, silent=True)  # no results; no two log lines per job
 async def noop(tenant: str, n: int, note: str) -> None:
     tally.hit()
 
 
-async def add(i: int) -> object:
+async def _single(i: int) -> object:
     return await noop.enqueue(*arguments(i))
 
 
-async def add_all(numbers: range) -> None:
+async def _batch(numbers: range) -> None:
     await worker.enqueue_many([noop.enqueue(*arguments(i)) for i in numbers])
 
 
-async def main() -> None:
+async def _enqueue() -> None:
     async with worker:
-        await enqueue_async(single=add, batch=add_all)
+        await measure_async(single=_single, batch=_batch)
 
 
-if __name__ == "__main__":
-    import uvloop
-
-    asyncio.run(main(), loop_factory=uvloop.new_event_loop) if False else uvloop.run(main())
+def enqueue() -> None:
+    uvloop.run(_enqueue())

@@ -1,0 +1,90 @@
+"""A contestant on its way through the rounds; what fails puts it out, and is told at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from benchmarks.peers.catalogue import Contestant
+from benchmarks.peers.contest import Contest, Mode
+from benchmarks.peers.environments import CannotRun, Environment, prepare
+from benchmarks.server import Server
+
+REHEARSAL = 1_000
+FEWEST, MOST = 1_000, 200_000
+"""Jobs of one measurement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One contestant's jobs per second in each round; or why it has none."""
+
+    contestant: Contestant
+    work: Sequence[float] = ()
+    enqueue: Mapping[Mode, Sequence[float]] = field(default_factory=dict)
+    skipped: str = ""
+
+
+class Entry:
+    """`spare`: the environment it runs in when its own cannot be installed."""
+
+    def __init__(self, contestant: Contestant, spare: Environment | None = None) -> None:
+        self.contestant = contestant
+        self._spare = spare
+        self._contest: Contest | None = None
+        self._jobs: dict[str, int] = {}
+        self._work: list[float] = []
+        self._enqueue: dict[Mode, list[float]] = {}
+        self._skipped = ""
+
+    def install(self, server: Server) -> None:
+        with self._guarded():
+            self._contest = Contest(self.contestant, self._environment(), server)
+
+    def rehearse(self, seconds: float) -> None:
+        """Runs each measurement in small, uncounted, to have the others take about `seconds`."""
+        with self._guarded():
+            contest = self._entered()
+            for mode in contest.modes:
+                self._jobs[mode] = _jobs(contest.enqueue(mode, REHEARSAL), seconds)
+            self._jobs["work"] = _jobs(contest.work(REHEARSAL), seconds)
+
+    def round(self) -> None:
+        with self._guarded():
+            contest = self._entered()
+            for mode in contest.modes:
+                rate = contest.enqueue(mode, self._jobs[mode])
+                self._enqueue.setdefault(mode, []).append(rate)
+            self._work.append(contest.work(self._jobs["work"]))
+
+    @property
+    def result(self) -> Result:
+        if self._skipped:
+            return Result(self.contestant, skipped=self._skipped)
+        return Result(self.contestant, self._work, self._enqueue)
+
+    def _environment(self) -> Environment:
+        try:
+            return prepare(self.contestant)
+        except CannotRun as why:
+            if self._spare is None:
+                raise
+            print(f"{self.contestant.title} runs in this environment; its own {why}")
+            return self._spare
+
+    def _entered(self) -> Contest:
+        if self._contest is None:
+            raise CannotRun(self._skipped)
+        return self._contest
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except CannotRun as why:
+            self._contest, self._skipped = None, str(why)
+
+
+def _jobs(rate: float, seconds: float) -> int:
+    return min(max(1_000 * round(rate * seconds / 1_000), FEWEST), MOST)
