@@ -1,0 +1,94 @@
+"""`rota doctor`: checks a queue's invariants and its server, and mends the queue."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import msgspec
+import typer
+
+from rota.cli.exits import FAILED, reporting, say
+from rota.cli.targets import find_queue
+from rota.doctor import Finding, Progress, Report
+
+
+def doctor(
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="A queue's name, or module:queue.")],
+    repair: Annotated[bool, typer.Option("--repair", help="Mend what is found.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    url: Annotated[str | None, typer.Option(help="The server; overrides the code.")] = None,
+) -> None:
+    """Check that a queue is sound, while work goes on, and its server's settings.
+
+    Exit 0: all is well. 1: something is wrong with the queue (with --repair: that could not be
+    mended), or a setting of the server endangers it. 2: usage. 3: server.
+    """
+    with reporting():
+        target = find_queue(queue, url)
+        try:
+            with _progress() as progress:
+                report = target.link.run_sync(
+                    target.link.doctor.examine(
+                        repair=repair, park_s=target.station.beat, progress=progress
+                    )
+                )
+        finally:
+            target.sync.close()
+        if as_json:
+            typer.echo(_json(report))
+        else:
+            _print(target.name, report, repair=repair)
+    if not report.sound:
+        raise typer.Exit(FAILED)
+
+
+def _json(report: Report) -> str:
+    row = msgspec.to_builtins(report) | {"sound": report.sound}
+    return msgspec.json.encode(row).decode()
+
+
+def _print(name: str, report: Report, *, repair: bool) -> None:
+    """What is wrong to standard output, and the rest for people to standard error."""
+    for finding in report.findings:
+        typer.echo(_line(finding))
+    for advice in report.advice:
+        typer.echo(f"{'server' if advice.danger else 'advice'}  {advice.setting}: {advice.text}")
+    for sentence in report.unchecked:
+        say(f"not checked: {sentence}")
+    say(f"queue {name}: {_summary(report.findings, report.left, repair=repair)}")
+
+
+def _line(finding: Finding) -> str:
+    text = f"{'mended' if finding.mended else 'wrong'}  {finding.kind}: {finding}"
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def _summary(found: Sequence[Finding], left: Sequence[Finding], *, repair: bool) -> str:
+    if not found:
+        return "sound"
+    mended = len(found) - len(left)
+    if repair:
+        rest = f", {len(left)} left" if left else ""
+        return f"{mended} mended{rest}"
+    things = "1 thing is" if len(left) == 1 else f"{len(left)} things are"
+    return f"{things} wrong; --repair mends what it can"
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Progress | None]:
+    """A bar on stderr where that is a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        bar = shown.add_task("", total=None)
+        yield lambda step, number, of: shown.update(
+            bar, description=step, completed=number, total=of
+        )

@@ -1,0 +1,216 @@
+"""One round of all checks in the order in which their repairs build on each other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from rota.doctor.catalogue import Kept, fixed_keys, keeping_of, key_text, parts_of
+from rota.doctor.counts import Counts
+from rota.doctor.findings import Finding, Report
+from rota.doctor.pages import Pages, shown
+from rota.doctor.server import Server
+from rota.keys import Keys, is_known
+from rota.scripting import Operation
+
+ROUNDS = 4
+
+Progress = Callable[[str, int, int], None]
+"""Told the check that begins, its number, and how many there are."""
+
+STEPS = (
+    "server", "keys", "settings", "leases", "delayed jobs", "sequences", "entries",
+    "jobs in flight", "blocks and pauses", "records", "lanes", "totals",
+)  # fmt: skip
+
+UNCHECKED = {
+    b"consumers": "whether some jobs are anywhere was left open: over 5,000 consumers are too "
+    "many to ask in one moment",
+    b"held": "permits and held sequences were left open: over 10,000 jobs in flight are too many "
+    "to count in one moment",
+}
+_SETTINGS = (
+    "templates",
+    "glimit",
+    "gweight",
+    "gmax",
+    "grate",
+    "gtemplate",
+    "config",
+    "stats",
+    "durations",
+)
+_NOTES = ("owed", "gtat", "attempts", "deaths", "errors", "costs", "cancels")
+_LANE_LISTS = ("blocked", "why", "paused", "ring")
+
+
+class Doctor:
+    """Checks one queue."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+
+    def examine(
+        self, *, repair: bool = False, park_s: float = 5.0, progress: Progress | None = None
+    ) -> Operation[Report]:
+        """Checks every invariant and the server; with `repair` mends what can be mended.
+
+        Stopped half-way it leaves what it has mended mended. Repairs follow each other until a
+        round finds nothing more to mend: what is damaged may hide behind what is damaged.
+        `park_s`: how long idle consumers wait at the bell.
+        """
+        told = progress or (lambda step, number, of: None)
+        told(STEPS[0], 0, len(STEPS))
+        server = Server(self._keys, park_s)
+        advice = yield from server.examine()
+        if server.refuses:
+            return Report([], ["nothing of the queue was checked: the server is too old"], advice)
+        findings: dict[tuple[str, str], Finding] = {}
+        for _ in range(ROUNDS if repair else 1):
+            round_ = _Round(self._keys, repair=repair and not server.read_only, told=told)
+            yield from round_.run()
+            last = round_.pages.findings
+            findings |= last
+            if not any(finding.mended for finding in round_.pages.findings.values()):
+                break
+        found = [
+            finding if place in last else replace(finding, mended=True)  # with what was before it
+            for place, finding in findings.items()
+        ]
+        return Report(found, round_.unchecked, advice)
+
+
+class _Round:
+    def __init__(self, keys: Keys, *, repair: bool, told: Progress) -> None:
+        self._keys = keys
+        self._repair = repair
+        self._told = told
+        self._names: defaultdict[str, list[bytes]] = defaultdict(list)
+        self._orphans: dict[bytes, list[bytes]] = {}
+        self.pages = Pages(keys, repair=repair)
+        self.unchecked: list[str] = []
+        self._counts = Counts(self.pages, self.unchecked)
+
+    def run(self) -> Operation[None]:
+        self._told(STEPS[1], 1, len(STEPS))
+        if (yield from self._fixed_keys_are_broken()):
+            self.unchecked.append(
+                "the rest of the queue was left open: a key that everything needs has a wrong "
+                "type; rename it, then ask again with --repair"
+            )
+            return
+        yield from self._key_names()
+        for number, (name, checks) in enumerate(zip(STEPS[2:], self._checks(), strict=True), 2):
+            self._told(name, number, len(STEPS))
+            yield from checks
+        for reason in sorted(self.pages.refused & UNCHECKED.keys()):
+            self.unchecked.append(UNCHECKED[reason])
+
+    def _checks(self) -> Iterator[Operation[None]]:
+        yield self._settings()
+        yield self._leases()
+        yield self._delayed()
+        yield self._sequences()
+        yield self._entries()
+        yield self._in_flight()
+        yield self._notes()
+        yield self._records()
+        yield self._lanes()
+        yield self._counts.totals()
+
+    # ── keys ────────────────────────────────────────────────────────────────────────────────
+
+    def _fixed_keys_are_broken(self) -> Operation[bool]:
+        yield from self.pages.walk("key", fixed_keys())
+        return any(not finding.mended for finding in self.pages.findings.values())
+
+    def _key_names(self) -> Operation[None]:
+        for page in self.pages.each_key("[^j]*"):
+            odd: list[bytes] = []
+            for name, type_, life in (yield from page):
+                kept = self._keeping(name)
+                if kept is None:
+                    continue
+                if not kept.suits(type_.decode(), life):
+                    odd.append(key_text(name, kept))
+                if type_.decode() == kept.type:
+                    kind, part = parts_of(name)
+                    self._names[kind].append(part)
+            yield from self.pages.walk("key", odd)
+
+    def _keeping(self, name: bytes) -> Kept | None:
+        """None, and a finding: the catalogue does not know it."""
+        try:
+            known = is_known(self._keys.root + name.decode()) and keeping_of(name.decode())
+        except UnicodeDecodeError:
+            known = None
+        if known:
+            return known
+        self.pages.note(Finding("key", shown(name), "is no key of a queue"))
+        return None
+
+    # ── checks, in order ────────────────────────────────────────────────────────────────────
+
+    def _settings(self) -> Operation[None]:
+        for kind in _SETTINGS:
+            yield from self.pages.walk(kind)
+        for kind in ("gwaiting", "gactive"):
+            yield from self.pages.walk(kind, lanes=True)
+        yield from self.pages.walk("scalar", (b"vt", b"seq", b"wake"))
+
+    def _leases(self) -> Operation[None]:
+        yield from self.pages.walk("consumers")
+        yield from self.pages.walk("lease", self._names["consumer"])
+
+    def _delayed(self) -> Operation[None]:
+        yield from self.pages.walk("dead")
+        yield from self.pages.walk("scheduled")
+        yield from self.pages.walk("delayed", self._names["delayed"])
+
+    def _sequences(self) -> Operation[None]:
+        yield from self.pages.walk("sequence", self._names["sequence"])
+        yield from self.pages.walk("line", self._names["sequence"])
+        for sequence in () if self._repair else self.pages.large:
+            size, _, rest = sequence.partition(b":")
+            lane, key = rest[: int(size)], rest[int(size) + 1 :]
+            self._orphans.setdefault(lane, []).append(key)
+
+    def _entries(self) -> Operation[None]:
+        yield from self.pages.walk("pending", self._names["pending"])
+        yield from self.pages.walk("out", self._names["out"])
+
+    def _in_flight(self) -> Operation[None]:
+        yield from self.pages.walk("held")
+        yield from self._counts.permits(self._names["consumer"])
+
+    def _notes(self) -> Operation[None]:
+        for kind in ("served", "waited", "charged"):
+            yield from self.pages.walk(kind, self._names[kind])
+        for kind in _NOTES:
+            yield from self.pages.walk(kind)
+        for kind in _LANE_LISTS:
+            yield from self.pages.walk(kind, lanes=True)
+
+    def _records(self) -> Operation[None]:
+        for page in self.pages.each_key("j*"):
+            ids, odd = [], []
+            for name, type_, life in (yield from page):
+                kept = self._keeping(name)
+                if kept is None:
+                    continue
+                if not kept.suits(type_.decode(), life):
+                    odd.append(key_text(name, kept))
+                if type_ == b"string":
+                    ids.append(name[4:])
+            yield from self.pages.walk("key", odd)
+            yield from self.pages.walk("record", ids)
+
+    def _lanes(self) -> Operation[None]:
+        known = self.pages.lanes.union(self._orphans, self._names["pending"], self._names["out"])
+        lanes = sorted(known)
+        names = (b"\n".join((lane, *self._orphans.get(lane, ()))) for lane in lanes)
+        yield from self.pages.walk("lane", names)
+        for lane in list(self.pages.large):
+            if lane not in self._orphans:
+                yield from self._counts.large_lane(lane)

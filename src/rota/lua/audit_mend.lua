@@ -1,0 +1,34 @@
+#!lua flags=allow-oom
+-- include: clock bell lists record sequence_name delivery holding limits rate charge turn reconcile offer
+-- include: changes refund forget asked give_back bury dead_job fingerprint findings audit_places judge_entries
+-- include: judge_hands judge_notes judge_lanes audit_lists
+-- args: things
+-- resend: yes
+-- Looks again at things in which something was found, and mends what is still wrong, each in the
+-- same moment. things: judge, name, member of each, flat. Sending it twice finds nothing left to mend.
+-- Reply: findings (see audit_page), lanes touched
+begin_mending()
+local lanes = {}
+for i = 1, #things, 3 do
+  local kind, name, member = unpack(things, i, i + 2)
+  local collection = collections[kind]
+  if collection then
+    local value = redis.pcall(readers[collection[1]][2], collection_key(collection, name), member)
+    if value and value ~= 0 and not (type(value) == 'table' and value.err) then
+      judge(kind, name, member, value)
+    end
+  else
+    judge(kind, name)
+  end
+  for lane in pairs(lanes_touched()) do
+    lanes[#lanes + 1] = lane
+  end
+  local ok, trouble = pcall(write_changes)
+  if not ok then
+    report('key', name .. member, 'cannot be mended: ' .. message_of(trouble))
+  end
+  forget_hands()
+  forget_places()
+end
+ring_bell()
+return { findings, lanes }

@@ -1,0 +1,103 @@
+-- Where a job stands, and putting it where it belongs.
+local CONSUMERS_MAX = 5000
+local some = {}
+
+-- Whether a key exists at all: asked once a script, as most queues have few of them.
+local function exists(key)
+  if some[key] == nil then
+    some[key] = redis.call('EXISTS', key) == 1
+  end
+  return some[key]
+end
+
+-- Prefix and header of a record from which the job's place can be told; nil where it cannot.
+local function read_whole(id)
+  local prefix, header = read_head(id)
+  if not prefix or not header or type(header.lane) ~= 'string' or header.lane == '' then
+    return nil, nil
+  elseif header.key ~= nil and type(header.key) ~= 'string' then
+    return nil, nil
+  end
+  return prefix, header
+end
+
+local function is_dead(id)
+  return exists(k_dead) and redis.call('ZSCORE', k_dead, id)
+end
+
+local function is_scheduled(id, prefix)
+  return exists(k_scheduled) and redis.call('ZSCORE', k_scheduled, place_text(prefix.place) .. id)
+end
+
+local function is_claimable(id, header)
+  local lane, key = home_of(header)
+  return redis.call('ZSCORE', key and k_sequence(sequence_of(lane, key)) or k_pending(lane), id)
+end
+
+-- Whether some consumer holds the job; nil where there are too many to ask.
+local everyone
+local function is_held(id)
+  everyone = everyone or redis.call('ZRANGE', k_consumers, 0, CONSUMERS_MAX)
+  add_work(#everyone / 5)
+  if #everyone > CONSUMERS_MAX then
+    return nil
+  end
+  for _, consumer in ipairs(everyone) do
+    if redis.call('HEXISTS', k_consumer(consumer), id) == 1 then
+      return true
+    end
+  end
+  return false
+end
+
+-- A record that cannot be read, or has gone, is kept among the dead with its bytes.
+local function keep_as_dead(id)
+  local bytes = redis.call('GET', k_job(id)) or ''
+  redis.call('SET', k_job(id), record_prefix(0, now, now) .. '{"task":"","lane":""}\n' .. bytes)
+  redis.call('HSET', k_errors, id, cjson.encode({ error = 'its record was missing or could not be read' }))
+  if redis.call('ZADD', k_dead, 'NX', now, id) == 1 then
+    count_total('buried', 1)
+  end
+  some[k_dead] = true
+end
+
+-- Takes a job out of a lane's entries; `key` nil: unordered.
+local function take_out(id, lane, key)
+  local home = key and k_sequence(sequence_of(lane, key)) or k_pending(lane)
+  if redis.call('ZREM', home, id) == 1 then
+    count_waiting(lane, -1)
+    count_total('waiting', -1)
+  end
+  if key then
+    touch_sequence(lane, key)
+  else
+    touch_lane(lane)
+  end
+end
+
+local function unschedule(id, prefix, header)
+  redis.call('ZREM', k_scheduled, place_text(prefix.place) .. id)
+  redis.call('ZREM', k_delayed(header.lane), place_text(prefix.place) .. id)
+end
+
+-- Puts a job that is nowhere where its record says. Counts are left alone: most likely it is still
+-- counted where it was, and lanes are recounted after this.
+local function put_home(id, prefix, header)
+  local lane, key = home_of(header)
+  local due = redis.call('ZSCORE', k_delayed(lane), place_text(prefix.place) .. id)
+  if prefix.available == 0 or due then
+    schedule(id, lane, place_text(prefix.place), tonumber(due or now))
+    some[k_scheduled] = true
+  elseif key then
+    redis.call('ZADD', k_sequence(sequence_of(lane, key)), string.format('%.0f', prefix.place), id)
+    touch_sequence(lane, key)
+  else
+    redis.call('ZADD', k_pending(lane), string.format('%.0f', prefix.place), id)
+    touch_lane(lane)
+  end
+end
+
+-- Before the next thing is judged in a script that has mended one.
+local function forget_places()
+  everyone, some = nil, {}
+end

@@ -1,0 +1,271 @@
+-- Judges of what is in flight: consumers' hashes, `held`, permits.
+local hand_judges = {}
+local HELD_MAX = 10000
+
+local function parse_delivery(text)
+  local length, first = text:match('^%d+,%-?%d+,.,(%d+):()')
+  return length and first + length - 1 <= #text and read_delivery(text) or nil
+end
+
+-- The consumers, or nil where they hold too much to look at in one script.
+local function few_consumers()
+  local consumers = redis.call('ZRANGE', k_consumers, 0, CONSUMERS_MAX)
+  local held = 0
+  for _, consumer in ipairs(consumers) do
+    held = held + redis.call('HLEN', k_consumer(consumer))
+  end
+  if #consumers > CONSUMERS_MAX or held > HELD_MAX then
+    note('held')
+    return nil
+  end
+  add_work(#consumers / 5)
+  return consumers
+end
+
+-- Every delivery by consumer, or nil.
+local hands
+local function all_hands()
+  local consumers = not hands and few_consumers()
+  if not consumers then
+    return hands
+  end
+  hands = {}
+  for _, consumer in ipairs(consumers) do
+    hands[#hands + 1] = { consumer, redis.call('HGETALL', k_consumer(consumer)) }
+  end
+  return hands
+end
+
+-- The jobs of one sequence in each consumer's hands.
+local function holders_of(sequence)
+  local found = {}
+  for _, hand in ipairs(all_hands() or {}) do
+    local fields, jobs = hand[2], {}
+    for i = 1, #fields, 2 do
+      if fields[i]:byte(1) ~= 33 and fields[i + 1]:sub(-#sequence) == sequence then
+        local held = parse_delivery(fields[i + 1])
+        if held and held.sequence == sequence then
+          jobs[#jobs + 1] = { fields[i], tonumber(held.score) }
+        end
+      end
+    end
+    if #jobs > 0 then
+      table.sort(jobs, function(a, b)
+        return a[2] < b[2]
+      end)
+      found[#found + 1] = { consumer = hand[1], jobs = jobs }
+    end
+  end
+  return found
+end
+
+-- Writes `held` anew from the consumers' hashes. Of two consumers with jobs of one sequence the one
+-- that `held` names keeps its own; the others' go back to their places.
+local function rebuild_holding(sequence)
+  local lane, key = split_sequence(sequence)
+  local holding, owners = read_holding(sequence), holders_of(sequence)
+  local owner = owners[1]
+  for _, other in ipairs(owners) do
+    if holding and other.consumer == holding.consumer then
+      owner = other
+    end
+  end
+  local ids, kept = {}, {}
+  for i, job in ipairs(owner and owner.jobs or {}) do
+    ids[i] = job[1]
+    kept[job[1]] = true
+  end
+  for _, other in ipairs(owners) do
+    for _, job in ipairs(other ~= owner and other.jobs or {}) do
+      if not kept[job[1]] then
+        redis.call('ZADD', k_sequence(sequence), string.format('%.0f', job[2]), job[1])
+        count_waiting(lane, 1)
+        count_total('waiting', 1)
+      end
+      redis.call('HDEL', k_consumer(other.consumer), job[1])
+      count_total('running', -1)
+    end
+  end
+  write_holding(sequence, owner and owner.consumer, ids)
+  touch_sequence(lane, key)
+  return true
+end
+
+local function report_holding(sequence, what)
+  report('held', sequence, what, function()
+    return all_hands() ~= nil and rebuild_holding(sequence)
+  end)
+end
+
+-- Fields of a consumer's own. A hash with more than these is never taken for empty by a reap.
+local own_fields = { ['!claim'] = is_count, ['!lease'] = is_count, ['!name'] = is_text, ['!spared'] = is_text }
+
+hand_judges.hand = function(consumer, id, text)
+  if id:byte(1) == 33 then
+    if not (own_fields[id] and own_fields[id](text)) then
+      report('leftover', consumer, 'has a field of no use: ' .. id, function()
+        redis.call('HDEL', k_consumer(consumer), id)
+      end)
+    end
+    return
+  end
+  local held = parse_delivery(text)
+  if not held then
+    report('held', id, 'is held in words that cannot be read', function()
+      redis.call('HDEL', k_consumer(consumer), id)
+    end)
+    return
+  end
+  note(id .. '\n' .. held.home)
+  local prefix, header = read_whole(id)
+  if not prefix then
+    report('record', id, 'is running, and its record is gone or cannot be read', function()
+      keep_as_dead(id)
+      count_total('buried', -1) -- counted by bury
+      bury(consumer, id, held, cjson.encode({ error = 'its record was missing or could not be read' }), false)
+    end)
+    return
+  end
+  if is_dead(id) then
+    report('place', id, 'is running and dead', function()
+      redis.call('ZREM', k_dead, id)
+      free_sequence(id, header)
+    end)
+  end
+  if is_claimable(id, header) then
+    local lane, key = home_of(header)
+    report('place', id, 'is running and waiting', function()
+      take_out(id, lane, key)
+    end)
+  end
+  if is_scheduled(id, prefix) then
+    report('place', id, 'is running and delayed', function()
+      unschedule(id, prefix, header)
+    end)
+  end
+  if tonumber(held.score) ~= prefix.place then
+    local what = 'would return to ' .. held.score .. ', its record says ' .. place_text(prefix.place)
+    report('place', id, what, function()
+      local score = string.format('%.0f', prefix.place)
+      redis.call('HSET', k_consumer(consumer), id, delivery_text(held.delivery, score, held.mark, held.home))
+    end)
+  end
+  if held.sequence then
+    local holding, listed = read_holding(held.sequence), false
+    for _, job in ipairs(holding and holding.consumer == consumer and holding.jobs or {}) do
+      listed = listed or job == id
+    end
+    if not listed then
+      report_holding(held.sequence, 'has job ' .. id .. ' in flight, and held does not say so')
+    end
+  end
+end
+
+hand_judges.held = function(_, sequence, text)
+  local length = sequence:match('^(%d+):')
+  local holding = read_holding(sequence)
+  if not length or tonumber(length) + #length + 2 > #sequence or not holding.consumer or #holding.jobs == 0 then
+    report('held', sequence, 'is held in words that cannot be read: ' .. text, function()
+      redis.call('HDEL', k_held, sequence)
+    end)
+    return
+  end
+  for _, id in ipairs(holding.jobs) do
+    local held = parse_delivery(redis.call('HGET', k_consumer(holding.consumer), id) or '')
+    if not held or held.sequence ~= sequence then
+      report_holding(sequence, 'is held for job ' .. id .. ', which consumer ' .. holding.consumer .. ' does not hold')
+      return
+    end
+  end
+end
+
+-- Permits of all lanes: an unordered job in flight has one, a held sequence one.
+local permits
+local function count_permits_of_all()
+  local places = {}
+  for _, consumer in ipairs(few_consumers()) do
+    for _, text in ipairs(redis.call('HVALS', k_consumer(consumer))) do
+      local _, stop = text:find('^%d+,%-?%d+,[-u],')
+      if stop then
+        local place = text:sub(stop + 1)
+        places[place] = (places[place] or 0) + 1
+      end
+    end
+  end
+  permits = {}
+  for place, n in pairs(places) do
+    local length, first = place:match('^(%d+):()')
+    local lane = length and place:sub(first, first + length - 1)
+    if lane then
+      permits[lane] = (permits[lane] or 0) + (first + length > #place and n or 1)
+    end
+  end
+end
+
+-- `text`: '<fingerprint>\n<permits>\n<lane>' summed up in pages, or without the first two to count
+-- them here.
+hand_judges.permits = function(text)
+  local print, count, lane = text:match('^([^\n]*)\n(%d*)\n(.*)$')
+  if print ~= '' and print ~= fingerprint() then
+    note('moved')
+    return
+  elseif print == '' and not permits then
+    if not few_consumers() then
+      return
+    end
+    count_permits_of_all()
+  end
+  local n = print == '' and (permits[lane] or 0) or tonumber(count)
+  local says = redis.call('HGET', k_gactive, lane)
+  if says ~= (n > 0 and string.format('%d', n)) then
+    report('permits', lane, n .. ' of its entries are in flight, gactive says ' .. (says or 'none'), function()
+      if n > 0 then
+        redis.call('HSET', k_gactive, lane, string.format('%d', n))
+      else
+        redis.call('HDEL', k_gactive, lane)
+      end
+      touch_lane(lane)
+    end)
+  end
+end
+
+-- An unordered job that two consumers hold: the lease that ends last keeps it.
+hand_judges.twice = function(id)
+  local consumers = redis.call('ZREVRANGE', k_consumers, 0, CONSUMERS_MAX - 1)
+  local first
+  for _, consumer in ipairs(consumers) do
+    local held = parse_delivery(redis.call('HGET', k_consumer(consumer), id) or '')
+    if held and not held.sequence then
+      if first then
+        report('place', id, 'is in the hands of two consumers', function()
+          redis.call('HDEL', k_consumer(consumer), id)
+        end)
+      end
+      first = first or consumer
+    end
+  end
+  add_work(#consumers / 5)
+end
+
+-- A lease without a hash, and a hash without a lease, whose jobs nobody would take back.
+hand_judges.consumers = function(_, consumer)
+  note(consumer)
+  if redis.call('EXISTS', k_consumer(consumer)) == 0 then
+    report('lease', consumer, 'is a lease, and what it holds is gone', function()
+      redis.call('ZREM', k_consumers, consumer)
+    end)
+  end
+end
+
+hand_judges.lease = function(consumer)
+  if redis.call('EXISTS', k_consumer(consumer)) == 1 and not redis.call('ZSCORE', k_consumers, consumer) then
+    report('lease', consumer, 'holds jobs without a lease', function()
+      redis.call('ZADD', k_consumers, '-inf', consumer)
+      redis.call('HSET', k_consumer(consumer), '!spared', 1)
+    end)
+  end
+end
+
+local function forget_hands()
+  hands, permits = nil, nil
+end

@@ -1,0 +1,309 @@
+-- Judges of what belongs to something else and must go with it, and of settings nobody can read.
+local note_judges = {}
+local function note_lane(_, lane)
+  note(lane)
+end
+note_judges.ring = note_lane
+
+local function judge_number(key)
+  return function(_, lane, value)
+    note_lane(nil, lane)
+    if not is_count(value) then
+      report('count', lane, 'is counted in words that cannot be read: ' .. value, function()
+        redis.call('HDEL', key, lane)
+      end)
+    end
+  end
+end
+note_judges.gwaiting, note_judges.gactive = judge_number(k_gwaiting), judge_number(k_gactive)
+
+note_judges.owed = function(_, lane)
+  if redis.call('ZSCORE', k_ring, lane) then
+    report('ring', lane, 'stands in the ring and in owed', function()
+      redis.call('ZREM', k_owed, lane)
+    end)
+  end
+end
+
+local function is_sequence_name(name)
+  local length = name:match('^(%d+):')
+  return length and #name >= #length + tonumber(length) + 2
+end
+
+local function unblock(member)
+  redis.call('ZREM', k_blocked, member)
+  redis.call('HDEL', k_why, member)
+  local kind, name = member:sub(1, 2), member:sub(3)
+  if kind == 's:' or kind == 'h:' then
+    if is_sequence_name(name) then
+      touch_sequence(split_sequence(name))
+    end
+  elseif name ~= '' then
+    touch_lane(name)
+  end
+end
+
+-- The block of a sequence whose head waits names that head, and ends with it.
+local function judge_head_block(member, till, id)
+  local sequence = member:sub(3)
+  local head = till ~= 'inf' and redis.call('ZRANGE', k_sequence(sequence), 0, 0)[1]
+  local there = false
+  if id and till == 'inf' then
+    there = redis.call('ZSCORE', k_dead, id)
+  elseif id then
+    there = redis.call('EXISTS', k_job(id)) == 1
+  end
+  if id and not there then
+    report('leftover', member, 'blocks a sequence for job ' .. id .. ', which is not there', function()
+      unblock(member)
+    end)
+  elseif not id then
+    report('leftover', member, 'blocks a sequence, and what names the job is gone', function()
+      if head then
+        redis.call('HSET', k_why, member, head)
+      else
+        unblock(member)
+      end
+    end)
+  end
+end
+
+note_judges.blocked = function(_, member, till)
+  local kind, name = member:sub(1, 2), member:sub(3)
+  local let_go = function()
+    unblock(member)
+  end
+  local why = redis.call('HGET', k_why, member)
+  if kind == 'p:' then
+    note_lane(nil, name)
+    if redis.call('SISMEMBER', k_paused, name) == 0 and not why then
+      report('leftover', member, 'ends a pause that is not', let_go)
+    end
+  elseif kind == 'q:' then
+    if redis.call('HEXISTS', k_config, 'paused') == 0 then
+      report('leftover', member, 'ends a pause of the queue that is not', let_go)
+    end
+  elseif kind == 'r:' then
+    note_lane(nil, name)
+    if tonumber(till) > now and not redis.call('ZSCORE', k_gtat, name) then
+      report('leftover', member, 'keeps a lane out that has used up nothing of its rate', let_go)
+    end
+  elseif kind == 'l:' then
+    note_lane(nil, name)
+    if not why then
+      report('leftover', member, 'blocks a lane, and its note is gone', function()
+        redis.call('HSET', k_why, member, '{}')
+      end)
+    end
+  elseif (kind == 's:' or kind == 'h:') and is_sequence_name(name) then
+    if kind == 'h:' then
+      judge_head_block(member, till, why)
+    elseif not why then
+      report('leftover', member, 'blocks a sequence, and its note is gone', function()
+        redis.call('HSET', k_why, member, '{}')
+      end)
+    end
+  else
+    report('leftover', member, 'blocks nothing that there is', let_go)
+  end
+end
+
+-- A note tells what was paused or stopped after that itself was lost.
+note_judges.why = function(_, member, text)
+  local kind, name = member:sub(1, 2), member:sub(3)
+  local blocked = redis.call('ZSCORE', k_blocked, member)
+  if kind == 'p:' then
+    if redis.call('SISMEMBER', k_paused, name) == 0 then
+      report('leftover', member, 'is the note of a pause, and the lane is not paused: ' .. text, function()
+        redis.call('SADD', k_paused, name)
+        touch_lane(name)
+      end)
+    end
+  elseif kind == 'h:' and not blocked and is_sequence_name(name) and redis.call('ZSCORE', k_dead, text) then
+    report('leftover', member, 'says that dead job ' .. text .. ' holds the sequence, which is not blocked', function()
+      redis.call('ZADD', k_blocked, '+inf', member)
+      touch_sequence(split_sequence(name))
+    end)
+  elseif kind == 'r:' or kind == 'q:' or not blocked then
+    report('leftover', member, 'is the note of a block that is not: ' .. text, function()
+      redis.call('HDEL', k_why, member)
+    end)
+  end
+end
+
+note_judges.gtat = function(_, lane)
+  if redis.call('HEXISTS', k_gtemplate, lane) == 0 and redis.call('HEXISTS', k_grate, lane) == 0 then
+    report('leftover', lane, 'has used up of a rate, and has none', function()
+      redis.call('ZREM', k_gtat, lane)
+      redis.call('ZREM', k_blocked, 'r:' .. lane)
+      touch_lane(lane)
+    end)
+  end
+end
+
+note_judges.durations = function(_, task, value)
+  if not tonumber(value) then
+    report('limits', task, 'has a mean run time that cannot be read: ' .. value, function()
+      redis.call('HDEL', k_durations, task)
+    end)
+  end
+end
+
+note_judges.paused = function(_, lane)
+  note_lane(nil, lane)
+  if redis.call('HEXISTS', k_why, 'p:' .. lane) == 0 then
+    report('leftover', 'p:' .. lane, 'is paused, and the note of it is gone', function()
+      redis.call('HSET', k_why, 'p:' .. lane, '{}')
+    end)
+  end
+end
+
+local function judge_fact(key, what, readable)
+  return function(_, id, value)
+    local gone = redis.call('EXISTS', k_job(id)) == 0
+    if gone or not readable(value) then
+      report('leftover', id, (gone and 'is gone, and there are still its ' or 'has unreadable ') .. what, function()
+        redis.call('HDEL', key, id)
+      end)
+    end
+  end
+end
+local function is_positive(value)
+  local number = tonumber(value)
+  return number and number > 0 and number < math.huge
+end
+-- A number, or 't[number],task': charged by time.
+local function is_cost(value)
+  local number = value:match('^t([^,]*),.')
+  return number == '' or is_positive(number or value)
+end
+note_judges.attempts = judge_fact(k_attempts, 'attempts', is_count)
+note_judges.deaths = judge_fact(k_deaths, 'deaths', is_count)
+note_judges.errors = judge_fact(k_errors, 'error', is_text)
+note_judges.costs = judge_fact(k_costs, 'cost', is_cost)
+note_judges.cancels = judge_fact(k_cancels, 'request to cancel it', is_text)
+
+local function is_rate(value)
+  local interval, burst = value:match('^([^,]+),([^,]+)')
+  return interval and is_positive(interval) and is_positive(burst)
+end
+local function is_template(value)
+  local ok, settings = pcall(cjson.decode, value)
+  if not ok or type(settings) ~= 'table' then
+    return false
+  end
+  return is_count(tostring(settings.ceiling or 0))
+    and is_positive(settings.weight or 1)
+    and is_rate(settings.rate or '1,1')
+    and is_count(tostring(settings.backlog or 0))
+end
+local function judge_setting(key, of_lane, readable)
+  return function(_, name, value)
+    if not readable(value) then
+      report('limits', name, 'has a setting that cannot be read: ' .. value, function()
+        redis.call('HDEL', key, name)
+        if of_lane then
+          touch_lane(name)
+        end
+      end)
+    end
+  end
+end
+note_judges.glimit = judge_setting(k_glimit, true, is_count)
+note_judges.gweight = judge_setting(k_gweight, true, is_positive)
+note_judges.gmax = judge_setting(k_gmax, true, is_count)
+note_judges.grate = judge_setting(k_grate, true, is_rate)
+note_judges.gtemplate = judge_setting(k_gtemplate, true, function(value)
+  return value ~= ''
+end)
+note_judges.templates = judge_setting(k_templates, false, is_template)
+
+local whole_numbers = {
+  beat = true,
+  ceiling = true,
+  dead_age = true,
+  dead_at = true,
+  dead_max = true,
+  default_ceiling = true,
+}
+note_judges.config = function(_, field, value)
+  local ok = not whole_numbers[field] or value:match('^%d+$')
+  if field == 'default_weight' then
+    ok = is_positive(value)
+  elseif field == 'sweep' then
+    ok = value:match('^o?:?%d+$')
+  end
+  if not ok then
+    report('limits', 'config ' .. field, 'cannot be read: ' .. value, function()
+      redis.call('HDEL', k_config, field)
+    end)
+  end
+end
+
+note_judges.stats = function(_, field, value)
+  if not value:match('^%-?%d+$') then
+    report('count', field, 'cannot be read: ' .. value, function()
+      redis.call('HDEL', k_stats, field)
+    end)
+  end
+end
+
+-- Figures of a minute, which every claim adds to.
+local function judge_figure(key_of)
+  return function(minute, lane, value)
+    if not tonumber(value) then
+      report('count', key_of(minute):sub(#root + 1) .. ' ' .. lane, 'cannot be read: ' .. value, function()
+        redis.call('HDEL', key_of(minute), lane)
+      end)
+    end
+  end
+end
+note_judges.served, note_judges.waited = judge_figure(k_served), judge_figure(k_waited)
+note_judges.charged = judge_figure(k_charged)
+
+-- A key of the catalogue, named '<type>\n<life in ms, 0 for good>\n<name below the root>'.
+note_judges.key = function(text)
+  local kind, life, name = text:match('^([^\n]*)\n(%d+)\n(.*)$')
+  local key = root .. name
+  local is, left = redis.call('TYPE', key).ok, redis.call('PTTL', key)
+  life = tonumber(life)
+  if is == 'none' then
+    return
+  elseif is ~= kind then
+    report('key', name, 'is a ' .. is .. (kind == 'none' and ', and must not be' or ' and should be a ' .. kind))
+  elseif life == 0 and left >= 0 then
+    report('key', name, 'would vanish in ' .. left .. ' ms', function()
+      redis.call('PERSIST', key)
+    end)
+  elseif life > 0 and (left < 0 or left > life) then
+    report('leftover', name, left < 0 and 'would stay for ever' or 'would stay for ' .. left .. ' ms', function()
+      redis.call('PEXPIRE', key, life)
+    end)
+  end
+end
+
+note_judges.scalar = function(name)
+  if name == 'wake' then
+    local length = redis.call('LLEN', k_wake)
+    if length > 64 then
+      report('leftover', 'wake', 'has ' .. length .. ' tokens', function()
+        redis.call('LTRIM', k_wake, 0, 63)
+      end)
+    end
+  elseif name == 'seq' then
+    local seq = redis.call('GET', k_seq)
+    if seq and not is_count(seq) then
+      report('counter', 'seq', 'cannot be read: ' .. seq, function()
+        redis.call('SET', k_seq, 0) -- the records say how far it was
+      end)
+    end
+  elseif name == 'vt' then
+    local vt = redis.call('GET', k_vt)
+    local number = tonumber(vt or 0)
+    if not number or number ~= number or number < 0 or number == math.huge then
+      report('ring', 'vt', 'cannot be read: ' .. vt, function()
+        redis.call('SET', k_vt, redis.call('ZRANGE', k_ring, 0, 0, 'WITHSCORES')[2] or '0')
+      end)
+    end
+  end
+end
