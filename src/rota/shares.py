@@ -28,6 +28,9 @@ NEARLY = 0.9
 """A lane that was given so much of what its rate allows is held back by its rate."""
 
 
+ROUNDING = 1e-9
+
+
 @dataclass(frozen=True, slots=True)
 class LaneShare:
     """What a lane was given and what was due to it, as parts of what all were charged.
@@ -167,9 +170,11 @@ def find_level(lanes: Collection[Turns]) -> float:
             return left / slope
         left -= lane.pace
         slope -= lane.weight * (1 - lane.part)
-    if all(lane.part == 0 for lane in lanes):
+    # Summed anew: what is left of a difference of sums may be nothing but rounding.
+    rest = sum(lane.weight * lane.part for lane in lanes)
+    if rest <= ROUNDING * sum(lane.weight for lane in lanes):
         return knees[-1][0]
-    return left / slope
+    return left / rest
 
 
 def jain(values: Collection[float]) -> float | None:

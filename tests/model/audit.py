@@ -6,6 +6,7 @@ each key against the others. `picture` says the same state in the reference's wo
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any
 import redis
 
 from rota.keys import CATALOGUE, Keys, is_known
+from tests.model.allowance import Pace
 
 _READ = """
 local root = KEYS[1]:sub(1, -7)
@@ -32,6 +34,9 @@ end
 return found
 """
 
+FIGURES = ("served", "waited", "charged")
+TRANSIENT = ("sent:", *(f"{name}:" for name in FIGURES))
+"""What kinds of keys end by themselves: receipts, and the figures of the last minutes."""
 TYPES = {kind.name: kind.type for kind in CATALOGUE}
 
 
@@ -131,7 +136,17 @@ def _value(kind: str, value: Any) -> Any:
 
 def findings(dump: Dump) -> list[str]:
     """What contradicts the invariants; empty when all is well."""
-    checks = (_keys, _membership, _permits, _tokens, _places, _totals, _rotation, _leftovers)
+    checks = (
+        _keys,
+        _membership,
+        _permits,
+        _tokens,
+        _places,
+        _totals,
+        _rotation,
+        _limits,
+        _leftovers,
+    )
     return [finding for check in checks for finding in check(dump)]
 
 
@@ -149,14 +164,32 @@ def _keys(dump: Dump) -> Iterator[str]:
     for nonce, _ in dump.each("sent:"):
         if not 0 < dump.ttls[f"sent:{nonce}"] <= 60_000:
             yield f"receipt {nonce} lives for {dump.ttls[f'sent:{nonce}']} ms"
+    for name in FIGURES:
+        for minute, _ in dump.each(f"{name}:"):
+            if not 0 < dump.ttls[f"{name}:{minute}"] <= 180_000:
+                yield f"{name}:{minute} lives for {dump.ttls[f'{name}:{minute}']} ms"
     for name, ttl in dump.ttls.items():
-        if ttl >= 0 and not name.startswith("sent:"):
+        if ttl >= 0 and not name.startswith(TRANSIENT):
             yield f"{name} ends in {ttl} ms"
 
 
+HASHES = {"ceiling": "glimit", "weight": "gweight", "rate": "grate", "backlog": "gmax"}
+
+
+def limit(dump: Dump, lane: str, name: str) -> str | None:
+    """What holds for a lane, as text: its own, its template's, the queue's; None: nothing."""
+    templates = {name: json.loads(text) for name, text in dump.get("templates").items()}
+    sources = (
+        dump.get(HASHES[name]).get(lane),
+        templates.get(dump.get("gtemplate").get(lane), {}).get(name),
+        dump.get("config").get(f"default_{name}"),
+    )
+    return next((text for text in sources if text is not None), None)
+
+
 def ceiling(dump: Dump, lane: str) -> float:
-    own = dump.get("glimit").get(lane, dump.get("config").get("default_ceiling"))
-    return inf if own is None else int(own)
+    found = limit(dump, lane, "ceiling")
+    return inf if found is None else int(found)
 
 
 def _membership(dump: Dump) -> Iterator[str]:
@@ -167,7 +200,7 @@ def _membership(dump: Dump) -> Iterator[str]:
         may = (
             bool(dump.get(f"g:{lane}:pending"))
             and lane not in dump.get("paused")
-            and f"l:{lane}" not in dump.get("blocked")
+            and not {f"l:{lane}", f"r:{lane}"} & dump.get("blocked").keys()
         )
         if dump.sweeping and may:
             continue
@@ -193,6 +226,9 @@ def _permits(dump: Dump) -> Iterator[str]:
     recount = {lane: len(found) for lane, found in permits.items()}
     if recount != dump.counts("gactive"):
         yield f"gactive {dump.counts('gactive')}, in flight {recount}"
+    total = int(dump.get("stats").get("permits", 0))
+    if total != sum(recount.values()):
+        yield f"stats say {total} permits, in flight {recount}"
     holdings = {name: (owner, set(ids)) for name, (owner, ids) in dump.holdings().items()}
     if holdings != held:
         yield f"held {holdings}, in consumers' hashes {held}"
@@ -270,7 +306,7 @@ def _totals(dump: Dump) -> Iterator[str]:
         if stats.get(name, 0) != number:
             yield f"stats say {stats.get(name, 0)} {name}, there are {number}"
     stored = sum(1 for _ in dump.each("job:"))
-    gone = sum(stats.get(name, 0) for name in ("completed", "discarded", "purged"))
+    gone = sum(stats.get(name, 0) for name in ("completed", "discarded", "purged", "cancelled"))
     if stats.get("enqueued", 0) - gone != stored:
         yield f"stats {stats}, there are {stored} records"
 
@@ -281,19 +317,38 @@ def _rotation(dump: Dump) -> Iterator[str]:
             yield f"lane {lane} stands at {tag} in the ring, behind vt {dump.vt}"
 
 
+def _limits(dump: Dump) -> Iterator[str]:
+    for name, text in dump.get("templates").items():
+        if unknown := json.loads(text).keys() - HASHES.keys():
+            yield f"template {name} sets {sorted(unknown)}"
+    templated = dump.get("gtemplate")  # a changed template leaves state that goes with its time
+    for lane in dump.get("gtat").keys() - templated.keys():
+        if limit(dump, lane, "rate") is None:
+            yield f"lane {lane} has spent tokens, and no rate"
+    for member in dump.get("blocked"):
+        if member == "q:" and "paused" not in dump.get("config"):
+            yield "an end of a pause of the queue, which is not paused"
+        if member.startswith("r:") and member[2:] not in dump.get("gtat"):
+            yield f"lane {member[2:]} waits for a token, and has spent none"
+
+
 def _leftovers(dump: Dump) -> Iterator[str]:
     """What belongs to something must go with it."""
     records = {id for id, _ in dump.each("job:")}
-    for name in ("attempts", "deaths", "errors"):
+    for name in ("attempts", "deaths", "errors", "costs", "cancels"):
         for id in dump.get(name).keys() - records:
             yield f"{name} of job {id}, which is gone"
     blocked, why = dump.get("blocked"), dump.get("why")
     pauses = {f"p:{lane}" for lane in dump.get("paused")}
-    if why.keys() != blocked.keys() | pauses:
+    explained = {member for member in blocked if member[0] not in "rq"} | pauses
+    if why.keys() != explained:
         yield f"why {sorted(why)}, blocked {sorted(blocked)}, paused {sorted(pauses)}"
     for member, until in blocked.items():
         if member.startswith("p:") and member not in pauses:
             yield f"an end at {until} of a pause that is not: {member}"
+    running = {id for consumer, _ in dump.each("c:") for id in dump.deliveries(consumer)}
+    for id in dump.get("cancels").keys() - running:
+        yield f"job {id} is asked to stop, and does not run"
     consumers = {consumer for consumer, _ in dump.each("c:")}
     if consumers != dump.get("consumers").keys():
         yield f"consumers {sorted(dump.get('consumers'))}, hashes {sorted(consumers)}"
@@ -319,6 +374,11 @@ def picture(dump: Dump) -> dict[str, Any]:
         "held": {sequences[name]: jobs for name, (_, jobs) in dump.holdings().items()},
         "gwaiting": dump.counts("gwaiting"),
         "gactive": dump.counts("gactive"),
+        "gtat": dump.get("gtat"),
+        "limits": _own_limits(dump),
+        "templates": {name: _parsed(json.loads(t)) for name, t in dump.get("templates").items()},
+        "template_of": dump.get("gtemplate"),
+        "shut": "paused" in dump.get("config"),
         "paused": dump.get("paused", set()),
         "blocked": {_blocked(member): until for member, until in dump.get("blocked").items()},
         "blockers": {
@@ -339,10 +399,42 @@ def picture(dump: Dump) -> dict[str, Any]:
         "records": {id for id, _ in dump.each("job:")},
         "attempts": dump.counts("attempts"),
         "deaths": dump.counts("deaths"),
+        "costs": {id: _cost(text) for id, text in dump.get("costs").items()},
+        "durations": {task: float(mean) for task, mean in dump.get("durations").items()},
+        "cancels": set(dump.get("cancels")),
+        "figures": {
+            (name, int(minute), lane): float(text)
+            for name in FIGURES
+            for minute, lanes in dump.each(f"{name}:")
+            for lane, text in lanes.items()
+        },
         "seq": int(dump.get("seq", "0")),
     }
 
 
+def _parsed(limits: dict[str, str]) -> dict[str, Any]:
+    return {name: _pace(text) if name == "rate" else float(text) for name, text in limits.items()}
+
+
+def _cost(text: str) -> float | None:
+    """Of a job that is charged by time, what it was charged when it was claimed."""
+    text = text.removeprefix("t").partition(",")[0]
+    return float(text) if text else None
+
+
+def _pace(text: str) -> Pace:
+    interval, burst, *_ = text.split(",")
+    return Pace(float(interval), int(burst))
+
+
+def _own_limits(dump: Dump) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, str]] = {}
+    for name, key in HASHES.items():
+        for lane, text in dump.get(key).items():
+            found.setdefault(lane, {})[name] = text
+    return {lane: _parsed(limits) for lane, limits in found.items()}
+
+
 def _blocked(member: str) -> tuple[str, Any]:
-    kind, name = member[0], member[2:]
+    kind, _, name = member.partition(":")
     return (kind, split_sequence(name)) if kind in "sh" else (kind, name)
