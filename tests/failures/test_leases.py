@@ -197,16 +197,20 @@ async def test_a_consumer_marked_gone_and_left_is_finished_by_anyone(
 
 
 def test_no_lock_is_set_and_given_its_time_to_live_apart() -> None:
-    """C20: there is no leader and no lock; the one key with a time to live gets it with its
-    value, in one command."""
+    """C20: there is no leader and no lock. Of the keys with a time to live, receipts get it with
+    their value, in one command, and figures of a minute nobody waits for."""
     with_life = {}
     for path in LUA.rglob("*.lua"):
         code = re.sub(r"--.*", "", path.read_text())
         found = re.findall(r"'(SETNX|SETEX|PSETEX|EXPIRE|PEXPIRE|PX|EX|GETEX)'", code)
         if found:
             with_life[path.name] = found
-    # PEXPIRE there lengthens a receipt that exists.
-    assert with_life == {"enqueue.lua": ["PEXPIRE", "PX"]}
+    # PEXPIRE lengthens a receipt that exists, ends figures, and is the doctor's for both.
+    assert with_life == {
+        "enqueue.lua": ["PEXPIRE", "PX"],
+        "figures.lua": ["PEXPIRE"],
+        "judge_notes.lua": ["PEXPIRE"],
+    }
 
 
 # ── keeping ─────────────────────────────────────────────────────────────────────────────────────
