@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-
 MAX_ENTRIES = 400
 """The most entries one claim asks for."""
 

@@ -45,7 +45,7 @@ def holders_of(keys: Keys, lane: str, permits: int) -> Operation[list[Holder]]:
     wanted, cursor = min(permits, MOST_HOLDERS), "0"
     while True:
         _, after, rows = yield from scripts.consumers_page(keys, cursor=cursor, limit=LISTED)
-        busy = [(id.decode(), name.decode()) for id, _, name, held in rows if held > 0]
+        busy = [(id.decode(), name.decode()) for id, _, name, held, _ in rows if held > 0]
         for start in range(0, len(busy), AT_ONCE):
             if len(found) < wanted:
                 found += yield from _held_by(keys, lane, busy[start : start + AT_ONCE], wanted)

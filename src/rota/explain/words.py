@@ -23,7 +23,8 @@ class Words:
         """An instant, and how far away it is."""
         stamp = datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         away = (ms - self.now) / 1000
-        return f"{stamp} (in {duration(away)})" if away > 0 else f"{stamp} ({duration(abs(away))} ago)"
+        far = f"in {duration(away)}" if away > 0 else f"{duration(abs(away))} ago"
+        return f"{stamp} ({far})"
 
     def until(self, ms: float | None) -> str:
         return "" if ms is None else f", until {self.moment(ms)}"
