@@ -110,11 +110,18 @@ class WatchedStore(Store):
         prefetch: int,
         park: bool,
         done: Sequence[tuple[str, str]] = (),
+        ran: Sequence[float | None] = (),
     ) -> Operation[Exchanged]:
         sent = time.monotonic()
         self._steps.settling(bool(done))
         reply = yield from super().exchange(
-            consumer, number=number, want=want, prefetch=prefetch, park=park, done=done
+            consumer,
+            number=number,
+            want=want,
+            prefetch=prefetch,
+            park=park,
+            done=done,
+            ran=ran,
         )
         self._steps.settling(False)
         if reply.entries:

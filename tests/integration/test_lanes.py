@@ -508,7 +508,9 @@ async def test_numbers_of_other_classes_are_stored_as_numbers(queue: rota.Queue)
 
 async def test_a_lane_is_told_as_it_stands(queue: rota.Queue) -> None:
     lane = queue.lane("a")
-    assert await lane.info() == LaneInfo("a", 0, 0, 0, None, 1.0, False, None, False, None)
+    info = await lane.info()
+    assert info == LaneInfo("a", 0, 0, 0, None, 1.0, False, None, False, None, window=info.window)
+    assert 60 <= info.window < 120
     assert (await lane.info()).state == "idle"
     await lane.set(ceiling=3, weight=2.5)
     await fill(queue, "a", 4)

@@ -13,7 +13,7 @@ SEQUENCE = "1:a:k"
 
 
 def held(desk: Desk) -> list[str]:
-    return [*desk.dump().deliveries("c")]
+    return sorted(desk.dump().deliveries("c"))
 
 
 @pytest.mark.parametrize(
