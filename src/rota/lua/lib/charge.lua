@@ -29,7 +29,13 @@ local function cost_of(id)
 end
 
 local function charge(lane, entry)
-  lane.served, lane.turn_charge = lane.tag, 0
+  lane.served = lane.tag
+  if not some_costs and #entry.jobs == 2 then
+    lane.tag = lane.tag + 1 / lane.weight
+    lane.turn_charge, entry.charged = 1, 1
+    return
+  end
+  lane.turn_charge = 0
   for i = 1, #entry.jobs, 2 do
     local id = entry.jobs[i]
     local cost, task = cost_of(id)

@@ -2,8 +2,8 @@
 local BYTES_MAX = 2097152
 
 local function fair_share(lane, left, weights)
-  local share = math.ceil(left * lane.weight / weights)
-  return math.max(1, math.min(share, lane.room, lane.credit))
+  local share = left * lane.weight / weights
+  return share <= 1 and 1 or math.max(1, math.min(math.ceil(share), lane.room, lane.credit))
 end
 
 -- The lane's next pending entry and its score; nil when it has none left. A lane whose keys are
@@ -42,12 +42,9 @@ local function put_back_excess(lane)
   end
 end
 
--- Opens one entry: an unordered job, or up to `most` jobs of a sequence's head.
-local function open_entry(lane, entry, score, most)
-  if entry:byte(1) ~= 33 then
-    return { lane = lane, jobs = { entry, score } }
-  end
-  local key = entry:sub(2)
+-- Opens a token: up to `most` jobs of its sequence's head.
+local function open_token(lane, token, most)
+  local key = token:sub(2)
   local sequence = sequence_of(lane.name, key)
   local jobs = redis.call('ZPOPMIN', k_sequence(sequence), most)
   return { lane = lane, key = key, sequence = sequence, jobs = jobs, full = #jobs == 2 * most }

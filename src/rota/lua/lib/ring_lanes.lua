@@ -12,7 +12,7 @@ local function read_lanes(rows)
   local active = fetch_all('HMGET', k_gactive, names)
   local waiting = fetch_all('HMGET', k_gwaiting, names)
   local tats
-  local lanes, shut = {}, {}
+  local lanes, shut, none = {}, {}, {}
   for i, name in ipairs(names) do
     local permits = tonumber(active[i] or 0)
     local lane = {
@@ -23,7 +23,7 @@ local function read_lanes(rows)
       room = ceilings[i] - permits,
       credit = math.huge,
       waiting = tonumber(waiting[i] or 0),
-      ready = {},
+      ready = none,
       next = 1,
       entries = 0,
       jobs = 0,

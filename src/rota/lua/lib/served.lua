@@ -1,28 +1,38 @@
 -- Counts what a claim hands out. records: those of all jobs of `taken`, in order.
 local function count_served(taken, records)
-  local names, jobs, waited, beyond = { '' }, { [''] = 0 }, { [''] = 0 }, { [''] = 0 }
-  local n, usual = 0, true
+  local names, lanes, n, waits, beyond, usual = { '' }, {}, 0, 0, 0, true
   for _, entry in ipairs(taken) do
-    local name, first, wait = entry.lane.name, n, 0
-    if not jobs[name] then
-      names[#names + 1] = name
-      jobs[name], waited[name], beyond[name] = 0, 0, 0
-    end
+    local lane, wait = entry.lane, 0
     for _ = 1, #entry.jobs, 2 do
       n = n + 1
       local available = records[n] and tonumber(records[n]:sub(19, 31))
-      wait = wait + (available and math.max(0, now - available) or 0)
+      if available and available < now then
+        wait = wait + now - available
+      end
     end
-    local more = entry.charged - (n - first)
-    jobs[name] = jobs[name] + n - first
-    waited[name], waited[''] = waited[name] + wait, waited[''] + wait
-    beyond[name], beyond[''] = beyond[name] + more, beyond[''] + more
-    usual = usual and more == 0
+    if not lane.given then
+      names[#names + 1] = lane.name
+      lanes[#lanes + 1] = lane
+      lane.given, lane.waits, lane.beyond = 0, 0, 0
+    end
+    local jobs = #entry.jobs / 2
+    lane.given = lane.given + jobs
+    lane.waits = lane.waits + wait
+    waits = waits + wait
+    if entry.charged ~= jobs then
+      lane.beyond = lane.beyond + entry.charged - jobs
+      beyond = beyond + entry.charged - jobs
+      usual = false
+    end
   end
-  jobs[''] = n
-  add_figures(k_served(minute_text(0)), names, jobs)
-  add_figures(k_waited(minute_text(0)), names, waited)
+  local jobs, waited, charged = { n }, { waits }, { beyond }
+  for i, lane in ipairs(lanes) do
+    jobs[i + 1], waited[i + 1], charged[i + 1] = lane.given, lane.waits, lane.beyond
+  end
+  local minute = minute_text(0)
+  add_figures(k_served(minute), names, jobs)
+  add_figures(k_waited(minute), names, waited)
   if not usual then
-    add_figures(k_charged(minute_text(0)), names, beyond)
+    add_figures(k_charged(minute), names, charged)
   end
 end

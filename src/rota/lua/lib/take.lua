@@ -23,7 +23,12 @@ local function play_turns(lanes, want, prefetch, large, taken)
     end
     local name, score = next_entry(lane, want - count, weights)
     if name then
-      local entry = open_entry(lane, name, score, math.min(prefetch, JOBS_MAX - jobs, lane.credit))
+      local entry
+      if name:byte(1) ~= 33 then
+        entry = { lane = lane, jobs = { name, score } }
+      else
+        entry = open_token(lane, name, math.min(prefetch, JOBS_MAX - jobs, lane.credit))
+      end
       if large then
         local back
         bytes, entry.jobs, back = trim_to_bytes(entry, bytes)
@@ -47,7 +52,9 @@ local function play_turns(lanes, want, prefetch, large, taken)
           lane.tat = rate_after(lane.rate, lane.tat, n)
           lane.credit = rate_credit(lane.rate, lane.tat)
         end
-        if lane.room > 0 and lane.credit > 0 then
+        -- Back among the others, unless those that stand before it fill the claim.
+        local last = lanes[front + want - count - 1]
+        if lane.room > 0 and lane.credit > 0 and not (last and precedes(last, lane)) then
           heap_push(heap, lane)
         end
       elseif entry.sequence and full then
