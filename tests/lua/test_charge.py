@@ -15,8 +15,8 @@ pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the model te
 
 
 def end(desk: Desk, id: str, action: Action, *, ran: float, delay: int = 0) -> None:
-    delivery = desk.dump().deliveries("c")[id].number
-    settlement = Settlement(id, delivery, action, delay, ran=ran)
+    held: Any = desk.raw.hget(desk.key("consumer", "c"), id)
+    settlement = Settlement(id, held.partition(",")[0], action, delay, ran=ran)
     assert desk.run(desk.store.settle("c", [settlement])) == ["ok"]
 
 

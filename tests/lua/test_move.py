@@ -464,7 +464,8 @@ def test_a_move_cut_short_leaves_no_block_on_a_sequence_that_is_emptied(
     elif how == "cancel":
         desk.run(desk.store.cancel_lane("a", by=None))
     else:
-        left = [id for id in ids if desk.dump().get("s:1:a:k").get(id) is not None]
+        there = desk.dump().get("s:1:a:k")
+        left = [id for id in ids if id in there]
         assert len(left) > 1
         for id in left:
             assert desk.run(desk.store.cancel(id, by=None)) == "cancelled"
