@@ -2,31 +2,67 @@
 
 from __future__ import annotations
 
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from heapq import nsmallest
 from typing import cast, get_args
 
 from rota import config, scripts
-from rota.errors import ConfigError, PayloadError
+from rota.errors import ConfigError
 from rota.keys import Keys
-from rota.model import (
-    ConsumerInfo,
-    Header,
-    JobInfo,
-    JobState,
-    LaneInfo,
-    LaneOrder,
-    QueueInfo,
-    Record,
-    parse_record,
-    read_note,
+from rota.listing import (
+    JobsPage,
+    Place,
+    SequenceInfo,
+    SequencesPage,
+    cursor_place,
+    cursor_text,
+    job_info,
+    job_state,
 )
+from rota.model import ConsumerInfo, JobInfo, JobState, LaneInfo, LaneOrder, QueueInfo
 from rota.names import shown
-from rota.scripting import Operation
+from rota.scripting import Ask, Call, Operation, Packed, Reply, Scan, together
 
 PAGE = 200
 LANES_PAGE = 100
 """Lanes in a call, each with all its figures: some milliseconds of the server's time."""
 MAX_LANES = 1_000_000
+MAX_LISTED = 200
+"""Jobs or sequences on a page of theirs."""
+LOOKS = 500
+"""What one call for such a page looks at: some milliseconds of the server's time."""
+CALLS = 10
+"""How many calls a page may take where a filter lets little pass."""
+PLACE_PARTS = {"waiting": 5, "running": 4, "delayed": 2, "dead": 2}
+SEQUENCE_PLACE_PARTS = 5
+PAGE_BYTES = 1 << 21
+_QUEUE = re.compile(r"(?P<prefix>[^{}]+):\{(?P<queue>[^{}]+)\}:config")
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """Signs of life: what could be done now, and whether anyone does it. Times in seconds.
+
+    `served`: jobs handed out so far in the running minute and the one before; `beat_age`: since
+    someone kept the queue's time, None: nobody ever did; `overdue`: for how long something has
+    been due, 0: nothing is.
+    """
+
+    ready: int
+    permits: int
+    consumers: int
+    paused: bool
+    served: int
+    beat_age: float | None
+    overdue: float
+
+    @property
+    def could_work(self) -> bool:
+        """Work is ready, nothing runs, and there are consumers to do it."""
+        return bool(self.ready and self.consumers and not self.permits and not self.paused)
 
 
 class Inspector:
@@ -38,8 +74,41 @@ class Inspector:
     def queue(self) -> Operation[QueueInfo]:
         return (yield from scripts.queue_info(self._keys))
 
+    def pulse(self) -> Operation[Pulse]:
+        """Signs of life, of two moments close together."""
+        info = yield from scripts.queue_info(self._keys)
+        key = self._keys.key
+        now, beat, due, *served = yield Ask(
+            self._keys,
+            (
+                ("TIME",),
+                ("HGET", self._keys.config, "beat"),
+                ("ZRANGE", key("scheduled"), "0", "0", "WITHSCORES"),
+                *(("HGET", key("served", str(minute)), "") for minute in _last_minutes()),
+            ),
+        )
+        at = int(now[0]) + int(now[1]) / 1e6
+        return Pulse(
+            ready=info.lanes_ready,
+            permits=info.permits,
+            consumers=info.consumers,
+            paused=info.paused or info.ceiling == 0,
+            served=sum(int(float(count)) for count in served if count),
+            beat_age=None if beat is None else max(0.0, at - int(beat) / 1000),
+            overdue=max(0.0, at - float(due[1]) / 1000) if due else 0.0,
+        )
+
     def lane(self, lane: str) -> Operation[LaneInfo]:
         return (yield from scripts.lane_info(self._keys, lane=lane))
+
+    def lanes_named(self, names: Sequence[str]) -> Operation[list[LaneInfo]]:
+        """These lanes as they stand, in the order given."""
+        found: list[LaneInfo] = []
+        for start in range(0, len(names), PAGE):
+            part = names[start : start + PAGE]
+            calls = [scripts.lane_info(self._keys, lane=lane) for lane in part]
+            found += yield from together(calls)
+        return found
 
     def lanes_page(self, cursor: str) -> Operation[tuple[str, list[LaneInfo]]]:
         """One page of lanes; the cursor is '' at the start and after the last page."""
@@ -89,9 +158,14 @@ class Inspector:
                 self._keys, cursor=cursor, limit=PAGE
             )
             cursor = after.decode()
-            for id, deadline, name, held in rows:
-                left = max(0, deadline - now) / 1000
-                found[id.decode()] = ConsumerInfo(id.decode(), name.decode(), left, held)
+            for id, deadline, name, held, asked in rows:
+                found[id.decode()] = ConsumerInfo(
+                    id=id.decode(),
+                    name=name.decode(),
+                    lease_left=max(0, deadline - now) / 1000,
+                    held=held,
+                    asked=asked.decode() or None,
+                )
             if cursor == "0" or len(found) >= limit:
                 return list(found.values())[:limit]
 
@@ -102,21 +176,92 @@ class Inspector:
         )
         if state == b"none":
             return None
-        try:
-            read = parse_record(record)
-        except PayloadError:
-            read = Record(Header("", ""), 0, 0.0, record)
-        return JobInfo(
-            id=id,
-            state=cast(JobState, state.decode()),
-            task=read.header.task,
-            lane=read.header.lane,
-            ordering_key=read.header.key,
-            priority=read.header.priority,
-            enqueued_at=read.enqueued_at,
-            payload=read.payload,
-            attempts=attempts,
-            deaths=deaths,
-            error=str(read_note(error).get("error") or "") or None,
-            due=due / 1000 if due else None,
+        known = cast(JobState, state.decode())
+        return job_info(id, known, record, attempts, deaths, error, due)
+
+    def jobs(
+        self,
+        state: object,
+        *,
+        lane: str | None,
+        task: str | None,
+        cursor: str | None,
+        limit: int,
+    ) -> Operation[JobsPage]:
+        """A page of the jobs in a state, of a lane and task or any; those waiting need a lane."""
+        known = job_state(state)
+        config.whole(limit, 1, MAX_LISTED, "limit")
+        if known == "waiting" and lane is None:
+            raise ConfigError("lane: expected the lane whose waiting jobs to list, given None")
+        place, found = cursor_place(cursor, PLACE_PARTS[known]), list[JobInfo]()
+        for _ in range(CALLS):
+            call = self._jobs_call(known, lane or "", task or "", place, limit - len(found))
+            place, rows = yield from call
+            found += [_job(known, row) for row in rows]
+            if not place or len(found) >= limit or sum(len(j.payload) for j in found) > PAGE_BYTES:
+                break
+        return JobsPage(found, cursor_text(place))
+
+    def _jobs_call(
+        self, state: JobState, lane: str, task: str, place: Place, limit: int
+    ) -> Call[tuple[Place, list[Reply]]]:
+        if state in ("waiting", "running"):
+            page = scripts.waiting_page if state == "waiting" else scripts.running_page
+            return page(
+                self._keys, lane=lane, task=task, cursor=Packed(place), limit=limit, looks=LOOKS
+            )
+        at, member = place or ("", "")
+        return scripts.timed_page(
+            self._keys,
+            kind=state,
+            after_at=at,
+            after_member=member,
+            lane=lane,
+            task=task,
+            limit=limit,
+            looks=LOOKS,
         )
+
+    def sequence(self, lane: str, key: str) -> Operation[SequenceInfo | None]:
+        """A sequence as it stands; None where there is nothing of it."""
+        return (yield from scripts.sequence_info(self._keys, lane=lane, key=key))
+
+    def sequences(
+        self, *, lane: str | None, cursor: str | None, limit: int
+    ) -> Operation[SequencesPage]:
+        """A page of the sequences of a lane, or of all, those that are out first."""
+        config.whole(limit, 1, MAX_LISTED, "limit")
+        place, found = cursor_place(cursor, SEQUENCE_PLACE_PARTS), list[SequenceInfo]()
+        for _ in range(CALLS):
+            place, rows = yield from scripts.sequences_page(
+                self._keys,
+                lane=lane or "",
+                cursor=Packed(place),
+                limit=limit - len(found),
+                looks=LOOKS,
+            )
+            found += rows
+            if not place or len(found) >= limit:
+                break
+        return SequencesPage(found, cursor_text(place))
+
+
+def find_queues(cursor: str) -> Operation[tuple[str, list[Keys]]]:
+    """A page of a look through all keys of a server for queues; each comes once or more often.
+
+    The cursor is '' at the start and after the last page.
+    """
+    after, keys = yield Scan("*:{*}:config", cursor)
+    found = (_QUEUE.fullmatch(key.decode(errors="replace")) for key in keys)
+    return after, [Keys(match["queue"], match["prefix"]) for match in found if match]
+
+
+def _last_minutes() -> tuple[int, ...]:
+    """By this machine's clock, with one more for a server's that goes before."""
+    minute = int(time.time() // 60)
+    return minute - 1, minute, minute + 1
+
+
+def _job(state: JobState, row: Reply) -> JobInfo:
+    id, record, attempts, deaths, note, due, worker = row
+    return job_info(id.decode(), state, record, attempts, deaths, note, due, worker)

@@ -62,6 +62,7 @@ CATALOGUE: tuple[KeyKind, ...] = (
     KeyKind("errors", "errors", "hash", "job → its last error"),
     KeyKind("consumers", "consumers", "zset", "consumer → lease deadline; -inf marked gone"),
     KeyKind("consumer", "c:{consumer}", "hash", "what a consumer holds: job → delivery"),
+    KeyKind("orders", "orders", "hash", "consumer → what its process was asked: quiet, stop"),
     KeyKind("cancels", "cancels", "hash", "running job → who asked to cancel it"),
     KeyKind("dead", "dead", "zset", "dead job → when"),
     KeyKind("wake", "wake", "list", "the doorbell"),

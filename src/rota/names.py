@@ -58,6 +58,17 @@ def ordering_key(value: object, lane: str) -> str:
     return key
 
 
+def sequence_key(value: object, lane: str) -> str:
+    """What names a sequence in its lane: an ordering key, or '' for an ordered lane's own."""
+    if value is None:
+        if is_ordered_lane(lane):
+            return ""
+        raise ConfigError(
+            f"ordering key: expected that of a sequence of lane {shown(lane)}, given None"
+        )
+    return ordering_key(value, lane)
+
+
 def job_id(value: object) -> str:
     """A job's id; it must not begin with `!`, which marks sequences."""
     name = _text(value, "id")

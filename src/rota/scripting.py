@@ -130,7 +130,18 @@ class Ask:
     commands: Sequence[tuple[str, ...]]
 
 
-Request = Call[Any] | list[Call[Any]] | Wait | Ask
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What an operation yields to look through all keys of the server, of a cluster's every node.
+
+    It is sent the next cursor, '' after the last page, and the keys found, as bytes.
+    """
+
+    pattern: str
+    cursor: str = ""
+
+
+Request = Call[Any] | list[Call[Any]] | Wait | Ask | Scan
 Operation = Generator[Request, Reply, T]
 """An operation written once, without I/O: it yields what it needs (a call, calls to be sent
 together, a wait), is sent the raw replies, and returns its result."""

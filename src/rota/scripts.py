@@ -10,6 +10,7 @@ from typing import cast
 
 from rota.keys import Keys
 from rota.limits import Rate, Template
+from rota.listing import SequenceInfo, SequenceState
 from rota.model import Answer, Claimed, DeadAnswer, Exchanged, LaneInfo, QueueInfo, read_note
 from rota.scripting import BOUND, LIBRARY, Packed, Reply, Tail, script
 
@@ -195,6 +196,41 @@ def _raw(reply: Reply) -> Reply:
     return reply
 
 
+def _listed(reply: Reply) -> tuple[list[str], list[Reply]]:
+    return _texts(reply[0]), reply[1]
+
+
+def _timed(reply: Reply) -> tuple[list[str], list[Reply]]:
+    at, member, rows = reply
+    return _texts([at, member]) if member else [], rows
+
+
+def _sequence_row(row: Reply) -> SequenceInfo:
+    lane, key, state, waiting, head, holder, jobs, ends, why, head_dead = row
+    note = read_note(why) if why else {}
+    reason = note.get("reason") or str(note.get("error") or "").strip().rpartition("\n")[2]
+    return SequenceInfo(
+        lane=lane.decode(),
+        ordering_key=key.decode(),
+        state=cast(SequenceState, state.decode()),
+        waiting=waiting,
+        head=head.decode() or None,
+        held_by=holder.decode() or None,
+        jobs_held=_texts(jobs),
+        blocked_until=ends / 1000 if ends else None,
+        reason=reason or None,
+        head_dead=bool(head_dead),
+    )
+
+
+def _sequence_info(reply: Reply) -> SequenceInfo | None:
+    return _sequence_row(reply) if reply else None
+
+
+def _sequences(reply: Reply) -> tuple[list[str], list[SequenceInfo]]:
+    return _texts(reply[0]), [_sequence_row(row) for row in reply[1]]
+
+
 @script(_outcomes)
 def enqueue(
     keys: Keys, *, nonce: str, atomic: bool, large: bool, jobs: Packed, bodies: Tail
@@ -359,6 +395,56 @@ def queue_info(keys: Keys) -> None: ...
 
 @script(_raw)
 def job_info(keys: Keys, *, id: str) -> None: ...
+
+
+@script(_listed)
+def waiting_page(
+    keys: Keys, *, lane: str, task: str, cursor: Packed, limit: int, looks: int
+) -> None: ...
+
+
+@script(_listed)
+def running_page(
+    keys: Keys, *, lane: str, task: str, cursor: Packed, limit: int, looks: int
+) -> None: ...
+
+
+@script(_timed)
+def timed_page(
+    keys: Keys,
+    *,
+    kind: str,
+    after_at: str,
+    after_member: str,
+    lane: str,
+    task: str,
+    limit: int,
+    looks: int,
+) -> None: ...
+
+
+@script(_sequence_info)
+def sequence_info(keys: Keys, *, lane: str, key: str) -> None: ...
+
+
+@script(_sequences)
+def sequences_page(keys: Keys, *, lane: str, cursor: Packed, limit: int, looks: int) -> None: ...
+
+
+@script(_text)
+def skip(keys: Keys, *, lane: str, key: str, id: str, by: str) -> None: ...
+
+
+@script(_text)
+def hasten(keys: Keys, *, id: str) -> None: ...
+
+
+@script(_int)
+def order(keys: Keys, *, consumer: str, word: str) -> None: ...
+
+
+@script(_texts)
+def orders_of(keys: Keys, *, consumers: Packed) -> None: ...
 
 
 @script(_raw)

@@ -327,8 +327,8 @@ def test_consumers_are_listed_with_what_they_hold(desk: Desk) -> None:
     now, cursor, rows = desk.run(iter(scripts.consumers_page(desk.keys, cursor="0", limit=100)))
     assert (now, cursor) == (desk.clock.now, b"0")
     assert sorted(rows) == [
-        [b"c", now + LEASE, b"host:c", 2],
-        [b"idle", now + LEASE, b"host:idle", 0],
+        [b"c", now + LEASE, b"host:c", 2, b""],
+        [b"idle", now + LEASE, b"host:idle", 0, b""],
     ]
 
 

@@ -1,4 +1,11 @@
-"""Exit codes, and how an error becomes a line on stderr and one of them."""
+"""Exit codes, and how an error becomes a line on stderr and one of them.
+
+0    done
+1    failed, not found, not done in full; of `check` and `doctor`: not well
+2    wrong usage: an argument or option, or what they say together
+3    the server cannot be reached, refuses, or is too old
+130  interrupted
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import typer
 
+from rota.cli.tables import one_line
 from rota.explain import Explanation
 from rota.timing import duration
 
@@ -16,7 +17,7 @@ def print_explanation(found: Explanation, *, as_json: bool) -> None:
         return
     typer.echo(_headline(found))
     for number, reason in enumerate(found.reasons, start=1):
-        typer.echo(f"  {number}. {reason.text}")
+        typer.echo(one_line(f"  {number}. {reason.text}"))
         typer.echo(f"     frees it: {reason.frees}")
     if found.lane is not None:
         typer.echo(f"lane {found.lane}: {_figures(found)}")

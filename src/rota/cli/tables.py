@@ -4,33 +4,60 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.table import Table  # a seventh of a short command's time: imported where it is used
 
 
 def print_table(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Collection[str]
+    headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Collection[str] = ()
 ) -> None:
     """Prints to standard output. `numbers` names the columns that align right."""
-    if not sys.stdout.isatty():
-        _print_plain([headings, *rows])
-        return
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        Console().print(fitted(headings, rows, numbers=numbers))
+    else:
+        print_plain([headings, *rows])
+
+
+def print_facts(facts: Sequence[tuple[str, str | None]]) -> None:
+    """What is known of one thing, a line each; what is None is left out."""
+    known = [(name, one_line(value)) for name, value in facts if value is not None]
+    width = max(len(name) for name, _ in known)
+    for name, value in known:
+        typer.echo(f"{name.ljust(width)}  {value}".rstrip())
+
+
+def fitted(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Collection[str]
+) -> Table:
+    """A table that takes the width there is; names stand as they are, never as markup."""
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False)
     for heading in headings:
         table.add_column(
             heading, justify="right" if heading in numbers else "left", overflow="fold"
         )
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
+        table.add_row(*(Text(one_line(cell)) for cell in row))
+    return table
 
 
-def _print_plain(rows: Sequence[Sequence[str]]) -> None:
+def print_plain(rows: Sequence[Sequence[str]]) -> None:
     """One row a line, however long its cells."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
+    shown = [[one_line(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in shown) for i in range(len(shown[0]))]
+    for row in shown:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         typer.echo("  ".join(cells).rstrip())
+
+
+def one_line(text: str) -> str:
+    """What is not printable (an error may hold anything) as its escape."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -14,13 +14,13 @@ from redis.exceptions import RedisError, ResponseError
 
 from rota.connection.blocking import REPLY_TIMEOUT_S, EmbeddedUse, connection_options
 from rota.connection.faults import Lost, NotSent, refusal
-from rota.connection.protocol import RESEND_WINDOW_S, ask, deliver, park
+from rota.connection.protocol import RESEND_WINDOW_S, ask, deliver, park, scan
 from rota.connection.route import Route
 from rota.connection.steps import Command, Drop, Embedded, Pause, Send, Step, Steps
 from rota.connection.target import Address, Target
 from rota.errors import RotaError, Unavailable
 from rota.keys import Keys
-from rota.scripting import LIBRARY, Ask, Call, Library, Operation, Reply, Request, Wait
+from rota.scripting import LIBRARY, Ask, Call, Library, Operation, Reply, Request, Scan, Wait
 
 T = TypeVar("T")
 
@@ -205,6 +205,8 @@ class AsyncClient:
             return await asyncio.sleep(request.seconds)
         if isinstance(request, Ask):
             return await self._drive(ask(request, self._route))
+        if isinstance(request, Scan):
+            return await self._drive(scan(request, self._route))
         return await self.call(request)
 
     async def _drive(self, steps: Steps) -> Any:

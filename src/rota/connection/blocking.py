@@ -20,13 +20,13 @@ from redis.retry import Retry
 
 from rota import embedded
 from rota.connection.faults import Lost, NotSent, refusal
-from rota.connection.protocol import RESEND_WINDOW_S, ask, deliver, park
+from rota.connection.protocol import RESEND_WINDOW_S, ask, deliver, park, scan
 from rota.connection.route import Route
 from rota.connection.steps import Command, Drop, Embedded, Pause, Send, Step, Steps
 from rota.connection.target import Address, Target
 from rota.errors import RotaError, Unavailable
 from rota.keys import Keys
-from rota.scripting import LIBRARY, Ask, Call, Library, Operation, Reply, Request, Wait
+from rota.scripting import LIBRARY, Ask, Call, Library, Operation, Reply, Request, Scan, Wait
 
 T = TypeVar("T")
 
@@ -229,6 +229,8 @@ class Client:
             return time.sleep(request.seconds)
         if isinstance(request, Ask):
             return self._drive(ask(request, self._route))
+        if isinstance(request, Scan):
+            return self._drive(scan(request, self._route))
         return self.call(request)
 
     def _drive(self, steps: Steps) -> Any:

@@ -20,13 +20,15 @@ from rota.connection.steps import Drop, Pause, Send, Step, Steps
 from rota.connection.target import Address
 from rota.errors import Unavailable
 from rota.keys import Keys
-from rota.scripting import Ask, Call, Library
+from rota.scripting import Ask, Call, Library, Scan
 
 RESEND_WINDOW_S = 10.0
 """How long a call is sent again before it fails. Receipts of enqueue calls live for 60 s."""
 FIRST_PAUSE_S = 0.02
 MAX_PAUSE_S = 1.0
 MAX_DETOURS = 8
+SCANNED = 1000
+"""Keys that one page of a look through them all goes over, about."""
 """How often scripts are loaded or another node is asked before the first pause."""
 
 
@@ -117,6 +119,28 @@ def ask(question: Ask, route: Route) -> Steps:
     except (NotSent, Lost) as fault:
         route.forget(slot)
         raise Unavailable(f"{route.target.display} cannot be reached: {fault}") from fault
+
+
+def scan(look: Scan, route: Route) -> Steps:
+    """A page of a look through the keys: the next cursor, '<node>:<its cursor>', and the keys."""
+    slot, (node, _, at) = 0, look.cursor.partition(":")
+    try:
+        address = route.known(slot) or (yield from find(route, slot))
+        nodes = sorted(set(route.slots.values()), key=str) or [address]
+        number = int(node or 0)
+        if number >= len(nodes):  # the cluster has become smaller
+            return "", []
+        command = ("SCAN", at or "0", "MATCH", look.pattern, "COUNT", SCANNED, "TYPE", "hash")
+        (reply,) = yield Send(nodes[number], [command])
+    except (NotSent, Lost) as fault:
+        route.forget(slot)
+        raise Unavailable(f"{route.target.display} cannot be reached: {fault}") from fault
+    if isinstance(reply, ResponseError):
+        raise error_for(reply, str(nodes[number])) from reply
+    after, keys = reply
+    if after != b"0":
+        return f"{number}:{after.decode()}", keys
+    return (f"{number + 1}:0" if number + 1 < len(nodes) else ""), keys
 
 
 def _load(address: Address, texts: set[str]) -> Steps:

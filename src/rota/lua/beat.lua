@@ -8,8 +8,8 @@
 -- back the jobs of consumers whose lease ended, prunes kept tags, rates and dead jobs, carries on a
 -- paged change. watched_ms: for how long the caller has kept leases in this queue without a break; -1: it
 -- keeps none, and leaves the dead consumers, and the silence, to those who do.
--- Reply: more (1: call again), due (ms until the next thing falls due; -1 nothing), reaped, asked (1:
--- there are jobs in flight that someone asked to cancel)
+-- Reply: more (1: call again), due (ms until the next thing falls due; -1 nothing), reaped, asked (1 or
+-- more: there are jobs in flight that someone asked to cancel, or consumers asked to stop)
 local last = tonumber(redis.call('HGET', k_config, 'beat') or now)
 local keeps_leases = watched_ms >= 0
 if keeps_leases then
@@ -63,4 +63,4 @@ write_changes() -- the sweep goes by the counts of lanes
 more = sweep_page(limit) or more
 write_changes()
 ring_bell()
-return { more and 1 or 0, next_due(), reaped, redis.call('EXISTS', k_cancels) }
+return { more and 1 or 0, next_due(), reaped, redis.call('EXISTS', k_cancels, k_orders) }

@@ -3,7 +3,8 @@
 -- args: cursor limit
 -- resend: yes
 -- A page of the consumers that have a lease. cursor '0' at the start and after the last page.
--- Reply: now, cursor, rows {consumer, deadline (Unix ms; -1 marked gone), name, jobs held}
+-- Reply: now, cursor, rows {consumer, deadline (Unix ms; -1 marked gone), name, jobs held,
+--   what it was asked (quiet · stop, '' nothing)}
 local page = redis.call('ZSCAN', k_consumers, cursor, 'COUNT', limit)
 local rows = {}
 for i = 1, #page[2], 2 do
@@ -16,6 +17,7 @@ for i = 1, #page[2], 2 do
     deadline == '-inf' and -1 or tonumber(deadline),
     consumer_name(consumer) or '',
     redis.call('HLEN', hash) - own,
+    redis.call('HGET', k_orders, consumer) or '',
   }
 end
 return { now, page[1], rows }

@@ -1,30 +1,12 @@
 #!lua flags=no-writes
--- include: clock record bytes
+-- include: clock bytes behind record
 -- args: after_at after_id limit lane task
 -- resend: yes
 -- A page of dead jobs, oldest first, after (after_at, after_id); lane and task '' mean any.
 -- Looks at no more than `limit` jobs, so a page may be empty and yet not the last.
 -- Reply: at, id to go on from ('' after the last page), rows {id, at, record, attempts, deaths,
 --   error}, now
-
--- The rank behind (at, id), whether that job is still there or not: by halves among those that
--- died in the same millisecond, which stand in the order of their ids.
-local function rank_behind(at, id)
-  local low = redis.call('ZCOUNT', k_dead, '-inf', '(' .. at)
-  local high = low + redis.call('ZCOUNT', k_dead, at, at)
-  while low < high do
-    local middle = math.floor((low + high) / 2)
-    if precedes_by_bytes(id, redis.call('ZRANGE', k_dead, middle, middle)[1]) then
-      high = middle
-    else
-      low = middle + 1
-    end
-  end
-  return low
-end
-
-local start = after_id == '' and 0 or rank_behind(after_at, after_id)
-local page = redis.call('ZRANGE', k_dead, start, start + limit - 1, 'WITHSCORES')
+local page = page_behind(k_dead, after_at, after_id ~= '' and after_id, limit)
 local rows = {}
 for i = 1, #page, 2 do
   local id = page[i]

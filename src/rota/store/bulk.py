@@ -7,9 +7,10 @@ from typing import cast
 from rota import names, scripts
 from rota.errors import ConfigError
 from rota.keys import Keys
+from rota.listing import RetryAnswer
 from rota.model import CancelAnswer, Cancelled, Moved
 from rota.names import shown
-from rota.scripting import Operation, together
+from rota.scripting import Operation, Packed, together
 from rota.store.limits import note
 
 PAGE = 200
@@ -82,6 +83,23 @@ class Bulk:
             if not changed:
                 break
         return total
+
+    def retry(self, id: str) -> Operation[RetryAnswer]:
+        """Replays a dead job, lets a delayed one fall due now."""
+        answer = yield from scripts.hasten(self.keys, id=id)
+        if answer == "dead":
+            (replayed,) = yield from scripts.replay(self.keys, ids=Packed([id]))
+            return replayed
+        return cast(RetryAnswer, answer)
+
+    def skip(self, lane: str, key: str, *, by: str | None) -> Operation[str | None]:
+        """Lets a sequence go on past the job that stops it, and says which; None: nothing did."""
+        asker = note(by, "by") or ""
+        found = yield from scripts.sequence_info(self.keys, lane=lane, key=key)
+        if found is None or found.head is None or found.state == "ready":
+            return None
+        answer = yield from scripts.skip(self.keys, lane=lane, key=key, id=found.head, by=asker)
+        return found.head if answer == "ok" else None
 
     def _empty(self, lane: str, total: str) -> Operation[int]:
         count, more = 0, True

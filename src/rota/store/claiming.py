@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from rota import scripts
 from rota.keys import Keys
+from rota.listing import Order
 from rota.model import Answer, Exchanged, Settlement
 from rota.scripting import Operation, Packed
 
@@ -137,6 +139,16 @@ class Claiming:
             if not more:
                 break
         return due, asked
+
+    def order(self, consumer: str, word: Order) -> Operation[bool]:
+        """Asks the process of a consumer to be quiet or to stop; False where it has no lease."""
+        return bool((yield from scripts.order(self.keys, consumer=consumer, word=word)))
+
+    def orders(self, consumers: Sequence[str]) -> Operation[dict[str, Order]]:
+        """What was asked of these consumers, of those of whom something was."""
+        words = yield from scripts.orders_of(self.keys, consumers=Packed(list(consumers)))
+        pairs = zip(consumers, words, strict=True)
+        return {consumer: cast(Order, word) for consumer, word in pairs if word}
 
     def asked(self, consumers: Sequence[str]) -> Operation[dict[str, list[tuple[str, str]]]]:
         """Jobs in these consumers' hands that were asked to be cancelled, with their deliveries."""

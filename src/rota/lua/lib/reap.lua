@@ -76,6 +76,7 @@ local function reap_consumer(consumer, limit, blame)
   if empty then
     redis.call('DEL', k_consumer(consumer))
     redis.call('ZREM', k_consumers, consumer)
+    redis.call('HDEL', k_orders, consumer)
   end
   return back, empty
 end

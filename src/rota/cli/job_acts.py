@@ -1,0 +1,158 @@
+"""`rota job retry`, `cancel` and `watch`."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Annotated
+
+import typer
+
+from rota.cli.exits import FAILED, fail, say
+from rota.cli.job import NO_JOB, app
+from rota.cli.opening import confirm, given_ids, opened
+from rota.cli.options import (
+    ByOption,
+    DryRunOption,
+    IdArgument,
+    IdsArgument,
+    JsonOption,
+    QueueArgument,
+    UrlOption,
+    YesOption,
+)
+from rota.cli.rows import job_row, print_rows
+from rota.cli.tables import one_line
+from rota.cli.times import moment, span
+from rota.model import JobInfo
+from rota.queue import Queue
+
+__all__ = ["app"]
+
+SHORTEST_S = 0.05
+_NOT_RETRIED = {
+    "none": f"there is no such job: {NO_JOB}",
+    "running": "it runs",
+    "waiting": "it waits for its turn already",
+    "unreadable": "its record cannot be read",
+}
+_NOT_CANCELLED = {
+    "none": f"there is no such job: {NO_JOB}",
+    "dead": "it is dead: rota dead discard deletes it",
+}
+
+
+@app.command(name="retry")
+def retry(
+    queue: QueueArgument, ids: IdsArgument, dry_run: DryRunOption = False, url: UrlOption = None
+) -> None:
+    """Put dead jobs back in their places, and let delayed ones fall due now.
+
+    Exit status 1 when there was no such job, or its record cannot be read.
+    """
+    with opened(queue, url) as target:
+        wanted = given_ids(ids)
+        if dry_run:
+            states = _states(target, wanted)
+            say(f"{states['dead'] + states['delayed']} would be retried")
+            return
+        answers: Counter[str] = Counter()
+        for id in wanted:
+            answer = target.sync.job(id).retry()
+            answers[answer] += 1
+            if answer != "ok":
+                say(f"{id}: {_NOT_RETRIED[answer]}")
+        say(f"{answers['ok']} retried")
+        if answers["none"] or answers["unreadable"]:
+            raise typer.Exit(FAILED)
+
+
+@app.command(name="cancel")
+def cancel(
+    queue: QueueArgument,
+    ids: IdsArgument,
+    by: ByOption = None,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    url: UrlOption = None,
+) -> None:
+    """Delete jobs that wait or are delayed, and ask those in flight to stop.
+
+    Exit status 1 when there was no such job, or it is dead.
+    """
+    wanted = given_ids(ids)
+    confirm(f"Cancel {len(wanted)} jobs for good?", yes=yes, dry_run=dry_run)
+    with opened(queue, url) as target:
+        if dry_run:
+            states = _states(target, wanted)
+            gone = states["waiting"] + states["delayed"]
+            say(f"{gone} would be deleted, {states['running']} asked to stop")
+            return
+        answers: Counter[str] = Counter()
+        for id in wanted:
+            answer = target.sync.job(id).cancel(by=by)
+            answers[answer] += 1
+            if answer in _NOT_CANCELLED:
+                say(f"{id}: {_NOT_CANCELLED[answer]}")
+        say(f"{answers['cancelled']} deleted, {answers['asked']} asked to stop")
+        if answers["none"] or answers["dead"]:
+            raise typer.Exit(FAILED)
+
+
+def _states(queue: Queue, ids: list[str]) -> Counter[str]:
+    found = (queue.sync.job(id).info() for id in ids)
+    return Counter("none" if job is None else job.state for job in found)
+
+
+@app.command(name="watch")
+def watch(
+    queue: QueueArgument,
+    id: IdArgument,
+    interval: Annotated[str, typer.Option(metavar="TIME", help="How often to look.")] = "1s",
+    timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="How long; without it until it ends.")
+    ] = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+) -> None:
+    """Follow a job until it ends, with a line whenever something about it has changed.
+
+    Exit status 0 when it is done (or was cancelled), 1 when it is dead, there is no such job, or
+    the time is over.
+    """
+    with opened(queue, url) as target:
+        pause = max(SHORTEST_S, span(interval, "--interval"))
+        end = None if timeout is None else time.monotonic() + span(timeout, "--timeout")
+        seen: JobInfo | None = None
+        while True:
+            job = target.sync.job(id).info()
+            if job is None:
+                if seen is None:
+                    fail(f"queue {target.name} has no job {id}: {NO_JOB}", FAILED)
+                _tell_end(id, as_json=as_json)
+                return
+            if job != seen:
+                _tell(job, as_json=as_json)
+                seen = job
+            if job.state == "dead":
+                raise typer.Exit(FAILED)
+            if end is not None and time.monotonic() + pause > end:
+                fail(f"job {id} is still {job.state}; the time is over", FAILED)
+            time.sleep(pause)
+
+
+def _tell(job: JobInfo, *, as_json: bool) -> None:
+    if as_json:
+        print_rows([job_row(job)])
+        return
+    due = f", due {moment(job.due)}" if job.state == "delayed" and job.due else ""
+    error = (job.error or "").strip().rpartition("\n")[2]
+    failed = f", {job.attempts} failed attempts" if job.attempts else ""
+    typer.echo(one_line(f"{job.state}{due}{failed}{': ' + error if error else ''}"))
+
+
+def _tell_end(id: str, *, as_json: bool) -> None:
+    if as_json:
+        print_rows([{"id": id, "state": "done"}])
+    else:
+        typer.echo("done")

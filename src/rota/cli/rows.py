@@ -1,0 +1,59 @@
+"""What programs are told, one JSON object a line: keys that stay, whatever the tables show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+import typer
+
+from rota.keys import Keys
+from rota.listing import SequenceInfo
+from rota.model import ConsumerInfo, DeadJob, JobInfo, LaneInfo, QueueInfo
+
+Row = Mapping[str, Any]
+
+
+def print_rows(rows: Iterable[Row]) -> None:
+    for row in rows:
+        typer.echo(msgspec.json.encode(row).decode())
+
+
+def queue_row(keys: Keys, info: QueueInfo) -> Row:
+    return {
+        "queue": keys.queue,
+        "prefix": keys.root.partition(":{")[0],
+        **msgspec.to_builtins(info),
+    }
+
+
+def lane_row(lane: LaneInfo) -> Row:
+    row: dict[str, Any] = msgspec.to_builtins(lane)
+    del row["in_ring"], row["next_wait"]
+    return {"lane": row.pop("name"), "state": lane.state, **row}
+
+
+def job_row(job: JobInfo) -> Row:
+    return {**_builtins(job), "payload": _text(job.payload)}
+
+
+def dead_row(job: DeadJob) -> Row:
+    return {**_builtins(job), "payload": _text(job.payload)}
+
+
+def sequence_row(sequence: SequenceInfo) -> Row:
+    return _builtins(sequence)
+
+
+def consumer_row(consumer: ConsumerInfo) -> Row:
+    return _builtins(consumer)
+
+
+def _builtins(value: Any) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(value, builtin_types=(bytes,))
+    return found
+
+
+def _text(payload: bytes) -> str:
+    return payload.decode("utf-8", "replace")

@@ -1,0 +1,33 @@
+#!lua flags=allow-oom
+-- include: clock bell lists record sequence_name limits rate charge turn reconcile offer
+-- include: changes forget dead_job promote
+-- args: id
+-- resend: yes
+-- A delayed job becomes due now, and so does the retry for which a sequence waits.
+-- Reply: ok · waiting (it may run as it is) · running · dead (left alone) · none (no such job)
+local function hasten()
+  if redis.call('EXISTS', k_job(id)) == 0 then
+    return 'none'
+  elseif redis.call('ZSCORE', k_dead, id) then
+    return 'dead'
+  end
+  local prefix, header = read_head(id)
+  local member = prefix and place_text(prefix.place) .. id
+  if member and redis.call('ZSCORE', k_scheduled, member) then
+    promote_jobs({ member })
+    return 'ok'
+  elseif not header or not header.lane then
+    return 'running'
+  elseif holds_sequence(id, header) then
+    free_sequence(id, header)
+    return 'ok'
+  end
+  local lane, key = home_of(header)
+  local home = key and k_sequence(sequence_of(lane, key)) or k_pending(lane)
+  return redis.call('ZSCORE', home, id) and 'waiting' or 'running'
+end
+
+local answer = hasten()
+write_changes()
+ring_bell()
+return answer

@@ -1,0 +1,14 @@
+#!lua flags=allow-oom
+-- args: consumer word
+-- resend: yes
+-- Asks the process of a consumer to claim nothing more, or to stop; it hears of it with a beat. A consumer
+-- that was asked to stop stays so. word: quiet · stop
+-- Reply: 1, or 0 where it has no lease
+local deadline = redis.call('ZSCORE', k_consumers, consumer)
+if not deadline or deadline == '-inf' then
+  return 0
+end
+if redis.call('HGET', k_orders, consumer) ~= 'stop' then
+  redis.call('HSET', k_orders, consumer, word)
+end
+return 1

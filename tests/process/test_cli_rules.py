@@ -1,0 +1,155 @@
+"""What holds for every command: variables, completion, colours, help, exit codes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from rota.cli.app import app
+from rota.model import JobSpec
+from rota.queue import Queue
+from tests.process.conftest import Here
+from tests.process.programs import Programs
+
+ROOT: Any = get_command(app)
+ORDER_BY = "ROTA_ORDER_BY"
+"""The order of a list; ROTA_BY says who does something."""
+
+
+def commands(
+    group: Any = ROOT, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if group is ROOT:
+        yield from commands(ROOT.steering, ("worker",))
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+COMMANDS = dict(commands())
+
+
+def test_the_verbs_are_these() -> None:
+    ours = {
+        "queue": {"ls", "show", "pause", "resume", "purge"},
+        "lane": {
+            "ls", "show", "set", "pause", "resume", "block", "unblock", "move", "cancel", "explain",
+        },
+        "sequence": {"ls", "show", "skip"},
+        "job": {"ls", "show", "retry", "cancel", "watch", "explain"},
+        "dead": {"ls", "replay", "discard"},
+        "worker": {"ls", "quiet", "stop"},
+    }  # fmt: skip
+    found: dict[str, set[str]] = {}
+    for path in COMMANDS:
+        if len(path) == 2:
+            found.setdefault(path[0], set()).add(path[1])
+    assert found == ours
+    assert {("worker",), ("check",), ("top",), ("doctor",), ("enqueue",)} <= COMMANDS.keys()
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_option_has_a_variable_and_a_sentence(path: tuple[str, ...]) -> None:
+    command = COMMANDS[path]
+    assert re.match(r"[A-Z].*[.:]", command.help or "", re.DOTALL), "a sentence"
+    for option in command.params:
+        long = [name.removeprefix("--") for name in option.opts if name.startswith("--")]
+        if not long or long[0] in ("url", "help"):
+            assert option.envvar is None
+            continue
+        name = max(long, key=len)
+        variable = name.upper().replace("-", "_")
+        # Of what listens, it is in the name who does: the metrics, the dashboard.
+        rules = {f"ROTA_{who}{variable}" for who in ("", "METRICS_", "WEB_")}
+        assert option.envvar in rules or (name, option.envvar) == ("by", ORDER_BY), name
+        assert option.help, name
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in COMMANDS if path[-1] in ("ls", "show")], ids=" ".join
+)
+def test_every_read_speaks_json(path: tuple[str, ...]) -> None:
+    assert "--json" in {name for option in COMMANDS[path].params for name in option.opts}
+
+
+DESTROYS = {("queue", "purge"), ("lane", "move"), ("lane", "cancel"), ("job", "cancel"),
+            ("dead", "discard"), ("sequence", "skip")}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_what_destroys_asks_and_counts(path: tuple[str, ...]) -> None:
+    options = {name for option in COMMANDS[path].params for name in option.opts}
+    assert ("--yes" in options) == (path in DESTROYS)
+    assert path not in DESTROYS or "--dry-run" in options
+
+
+def test_variables_stand_for_options(
+    here: Here, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.sync.enqueue_many(JobSpec(task="t", lane=f"l{n}") for n in range(3))
+    monkeypatch.setenv("ROTA_JSON", "1")
+    monkeypatch.setenv("ROTA_LIMIT", "2")
+    out = here("lane", "ls", queue.name)[1]
+    assert (len(out.splitlines()), out[0]) == (2, "{")
+    assert len(here("lane", "ls", queue.name, "--limit", "3")[1].splitlines()) == 3
+    monkeypatch.setenv("ROTA_DRY_RUN", "1")
+    assert here("queue", "purge", queue.name) == (0, "", "3 would be purged\n")
+    monkeypatch.delenv("ROTA_DRY_RUN")
+    monkeypatch.setenv("ROTA_YES", "1")
+    monkeypatch.setenv("ROTA_BY", "me")
+    assert here("queue", "purge", queue.name) == (0, "", "3 purged\n")
+    assert here("lane", "ls", queue.name)[0] == 0, "ROTA_BY says who, not in which order"
+    here("queue", "pause", queue.name)
+    assert queue.sync.info().paused_by == "me"
+
+
+def test_rota_url_does_not_overrule_the_code(rota: Programs, queue: Queue) -> None:
+    rota.write("own.py", f"import rota\nqueue = rota.Queue('x', url={rota.url!r})\n")
+    found = rota("lane", "ls", "own:queue", ROTA_URL="unix:///nowhere/socket")
+    assert (found.returncode, found.stdout) == (0, "")
+    lost = rota("lane", "ls", "x", ROTA_URL="unix:///nowhere/socket")
+    assert (lost.returncode, lost.stdout) == (3, "")
+    assert "--url" in lost.stderr
+
+
+def test_shells_can_complete(rota: Programs) -> None:
+    shown = rota("--show-completion", "bash", SHELL="/bin/bash")
+    assert "complete" in shown.stdout + shown.stderr
+    env = {"_ROTA_COMPLETE": "complete_bash", "COMP_WORDS": "rota lane ", "COMP_CWORD": "2"}
+    assert {"ls", "show", "set"} <= set(rota(**env).stdout.split())
+    env |= {"COMP_WORDS": "rota worker ls --", "COMP_CWORD": "3"}
+    assert "--json" in rota(**env).stdout.split()
+
+
+def test_a_reader_that_goes_away_is_no_error(rota: Programs, queue: Queue) -> None:
+    queue.sync.enqueue_many(JobSpec(task="t", lane=f"lane {n}") for n in range(2000))
+    process = subprocess.Popen(
+        rota._command(("lane", "ls", queue.name, "--limit", "2000")),
+        cwd=rota.folder,
+        env=rota._environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline().startswith(b"lane ")
+    process.stdout.close()
+    said = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(20) in (0, 1)
+    assert b"Traceback" not in said
+
+
+def test_the_worker_is_a_command_and_a_noun(here: Here, queue: Queue) -> None:
+    assert "MODULE:QUEUE" in here("worker", "--help")[1]
+    assert here("worker", "ls", "--help")[1].startswith("Usage: rota worker ls")
+    assert here("worker", "ls", queue.name)[0] == 0
+    code, out, err = here("worker", "nosuch")
+    assert (code, out, "expected module:queue" in err) == (2, "", True)

@@ -1,0 +1,93 @@
+"""Parts of the command line that need no server: times, rates, tables, progress."""
+
+from __future__ import annotations
+
+import io
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from rota.cli import opening, tables, times
+from rota.errors import ConfigError
+from rota.limits import Rate
+from tests.support.waiting import eventually
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("1.5", 1.5), ("90s", 90), ("250ms", 0.25), ("15m", 900), ("1h30m", 5400),
+     ("2d", 172_800)],
+)  # fmt: skip
+def test_spans(text: str, seconds: float) -> None:
+    assert times.span(text, "--for") == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-5", "5 m", "m5", "5x", "1h-30m", "1e3", "5s "])
+def test_what_is_no_span(text: str) -> None:
+    with pytest.raises(ConfigError, match="--for: expected a time"):
+        times.span(text, "--for")
+
+
+def test_instants_and_ends() -> None:
+    noon = datetime(2099, 1, 1, 12, tzinfo=UTC)
+    assert times.instant("2099-01-01T12:00Z", "--until") == noon
+    assert times.instant("2099-01-01T13:00+01:00", "--until") == noon
+    assert times.instant("4070952000", "--until") == 4_070_952_000
+    assert times.end_of(None, None) is None
+    with pytest.raises(ConfigError, match="given both"):
+        times.end_of("5", "2099-01-01T12:00Z")
+    with pytest.raises(ConfigError, match="--until: expected"):
+        times.instant("noon", "--until")
+    assert times.when(None) is None
+    assert times.moment(4_070_952_000).startswith("2099-01-01 12:00:00Z (in ")
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [("5", Rate(5)), ("100/m", Rate(100, per=60)), ("5/10s:2", Rate(5, per=10, burst=2)),
+     ("0.5/h", Rate(0.5, per=3600)), ("7:3", Rate(7, burst=3))],
+)  # fmt: skip
+def test_rates(text: str, rate: Rate) -> None:
+    assert times.rate(text) == rate
+
+
+@pytest.mark.parametrize("text", ["", "x", "5/", "5/x", "/m", "5:", "5/m:x", "-1", "0"])
+def test_what_is_no_rate(text: str) -> None:
+    with pytest.raises(ConfigError, match="rate: expected"):
+        times.rate(text)
+
+
+def test_rows_stay_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    tables.print_plain([["a", "b"], ["x\ny", "[red]\x1b[2J"]])
+    tables.print_facts([("name", "ü\t☃"), ("none", None)])
+    assert capsys.readouterr().out.splitlines() == [
+        "a     b",
+        "x\\ny  [red]\\x1b[2J",
+        "name  ü\\t☃",
+    ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_for_terminals_and_for_what_takes_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shown(patience: float, stream: io.StringIO, *counted: Any) -> str:
+        monkeypatch.setattr(opening, "PATIENCE_S", patience)
+        monkeypatch.setattr(opening, "LOOK_S", 0.01)
+        monkeypatch.setattr(sys, "stderr", stream)
+        with opening.progress("moving [red]", *counted):
+            if counted:
+                eventually(lambda: "7/10" in stream.getvalue(), "no bar was shown")
+        return stream.getvalue()
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    assert shown(0.0, io.StringIO()) == ""
+    assert shown(60.0, Terminal()) == ""
+    text = shown(0.0, Terminal(), 10, lambda: 3)
+    assert "moving [red]" in text
+    assert "7/10" in text
