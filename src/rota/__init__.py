@@ -2,6 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
+from rota.census import Census
 from rota.config import Durable, WorkerConfig
 from rota.doctor import Advice, Finding, Report
 from rota.errors import (
@@ -20,6 +21,7 @@ from rota.errors import (
 from rota.executor import current_job
 from rota.explain import Explanation, Reason
 from rota.limits import Rate, Template
+from rota.listing import JobsPage, SequenceInfo, SequencesPage
 from rota.model import (
     Cancelled,
     ConsumerInfo,
@@ -49,6 +51,7 @@ __all__ = [
     "BatchInterrupted",
     "Bury",
     "Cancelled",
+    "Census",
     "ConfigError",
     "ConsumerInfo",
     "DeadJob",
@@ -60,6 +63,7 @@ __all__ = [
     "Job",
     "JobInfo",
     "JobSpec",
+    "JobsPage",
     "LaneFull",
     "LaneInfo",
     "LaneShare",
@@ -76,6 +80,8 @@ __all__ = [
     "Report",
     "Retry",
     "RotaError",
+    "SequenceInfo",
+    "SequencesPage",
     "ServerFull",
     "ServerTooOld",
     "Shares",

@@ -14,6 +14,7 @@ from rota.connection.faults import Lost
 from rota.deliveries import Decode, Deliveries, Taken
 from rota.endings import Ending, check_ending, settlement
 from rota.errors import ConfigError, LeaseLost, RotaError
+from rota.listing import Order
 from rota.model import Answer, Job
 from rota.scripting import Operation
 from rota.signals import Bury, Release, Retry
@@ -42,6 +43,8 @@ class _Shared:
         self._deliveries = Deliveries(
             station.link.store, lease_ms=round(self._lease * 1000), decode=decode
         )
+        self.asked: Order | None = None
+        """What someone asked of this process by `queue.quiet` or `queue.stop`; it is up to you."""
         self._lost = False
         self._open = False
 
@@ -58,6 +61,9 @@ class _Shared:
     def _mark_lost(self) -> None:
         self._lost = True
 
+    def _mark_asked(self, word: Order) -> None:
+        self.asked = word
+
     def _join(self) -> Operation[None]:
         """Starts under a fresh identity. The lease counts from before the server made it."""
         self._station.keeper.remove(self.id)
@@ -65,7 +71,12 @@ class _Shared:
         yield from self._deliveries.join()
         self._lost = False
         self._station.keeper.add(
-            self.id, self._lease, self._mark_lost, self._deliveries.mark_cancelled, since=began
+            self.id,
+            self._lease,
+            self._mark_lost,
+            self._deliveries.mark_cancelled,
+            self._mark_asked,
+            since=began,
         )
 
     def _check_open(self) -> None:

@@ -85,6 +85,10 @@ class Doorbell(Generic[W]):
         """
         return bool(self._idle) and not self._blind
 
+    def is_needed(self) -> bool:
+        """Whether a waiter is here that a token may have to wake, or one could have been missed."""
+        return bool(self._idle or self._poked or self._flying or self._blind)
+
     def next_timer(self) -> float | None:
         """When to call `timer`; ask after each event."""
         return self._due

@@ -17,7 +17,14 @@ Ending: TypeAlias = Retry | Release | RateLimited | Bury | None
 
 
 class Failed(Retry):
-    """A retry that the handler did not ask for: it raised, or ran out of time."""
+    """A retry that the handler did not ask for: it raised, or ran out of time.
+
+    `kind` is the name of the exception's class.
+    """
+
+    def __init__(self, *, error: str, kind: str) -> None:
+        super().__init__(error=error)
+        self.kind = kind
 
 
 class Stopped(Release):

@@ -62,13 +62,13 @@ class Executor:
             return _ending(signal)
         except TimeoutError as error:
             if task.is_async and job.timeout is not None and scope.expired():
-                return Failed(error=f"timed out after {job.timeout:g} s")
+                return Failed(error=f"timed out after {job.timeout:g} s", kind="TimeoutError")
             return _failure(error)
         except asyncio.CancelledError:
             current = asyncio.current_task()
             if current is not None and current.cancelling():
                 raise
-            return Failed(error="the handler cancelled itself")
+            return Failed(error="the handler cancelled itself", kind="CancelledError")
         except Exception as error:
             return _failure(error)
         except GeneratorExit:
@@ -141,8 +141,9 @@ def _call(job: Job, task: AnyTask) -> object:
 def _ending(signal: Signal) -> Ending:
     if isinstance(signal, Retry | Release | RateLimited | Bury):
         return signal
-    return Failed(error=repr(signal))
+    return Failed(error=repr(signal), kind=type(signal).__qualname__)
 
 
 def _failure(error: BaseException) -> Failed:
-    return Failed(error="".join(traceback.format_exception(error)).strip())
+    text = "".join(traceback.format_exception(error)).strip()
+    return Failed(error=text, kind=type(error).__qualname__)

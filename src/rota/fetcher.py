@@ -10,13 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from rota import joblog, tracing
 from rota.deliveries import Deliveries, Taken
 from rota.endings import Ending, Failed, Stopped, Unstarted, settlement
 from rota.errors import LeaseLost, RotaError
 from rota.executor import Executor
+from rota.listing import Order
+from rota.meter import SILENT, Observer
 from rota.metronome import Metronome
 from rota.model import Answer, Job, Settlement
 from rota.queue import Queue
@@ -32,6 +36,8 @@ MAX_SETTLED = 1000
 """The most endings one exchange carries."""
 CANCEL_S = 0.3
 """How long a stop waits for handlers it has cancelled."""
+PATIENCE_S = 3.0
+"""How long a claim may take until the server counts as gone."""
 LEAVE_S = 1.5
 """How long a stop tries to tell the server that it leaves; then its lease has to run out."""
 SUSPECT_PAUSE_S = 1.0
@@ -87,14 +93,21 @@ class Fetcher:
         lease: float,
         prefetch: int,
         state: object,
+        obey: Callable[[Order], None],
+        observer: Observer = SILENT,
     ) -> None:
         self.queue = queue
         self.tally = Tally()
+        self.observer = observer
+        self._traced = False
+        self._asked_at: float | None = None
+        self._failing_since: float | None = None
         self._slots = slots
         self._executor = executor
         self._lease = lease
         self._prefetch = prefetch
         self._state = state
+        self._obey = obey
         self._deliveries = Deliveries(
             queue.link.store, lease_ms=round(lease * 1000), decode=self._decode
         )
@@ -106,6 +119,7 @@ class Fetcher:
         self._idle = False
         self._claiming = False
         self._fetching = True
+        self._quiet = False
         self._waits_for_handlers = True
         self._burst = False
         self._lease_lost = False
@@ -137,7 +151,10 @@ class Fetcher:
         def on_asked(jobs: list[tuple[str, str]]) -> None:
             loop.call_soon_threadsafe(self._cancel, jobs)
 
-        self.queue.station.keeper.add(id, self._lease, on_lost, on_asked, since=began)
+        def on_order(word: Order) -> None:
+            loop.call_soon_threadsafe(self._obey, word)
+
+        self.queue.station.keeper.add(id, self._lease, on_lost, on_asked, on_order, since=began)
 
     def stop_fetching(self) -> None:
         """Claims nothing more; what runs goes on."""
@@ -145,6 +162,40 @@ class Fetcher:
         self._slots.step_out(self)
         self._metronome.gone(self)
         self._woken.set()
+
+    def quieten(self) -> None:
+        """Claims nothing more, and works on; what is held goes on."""
+        self._quiet, self._hungry = True, False
+        self._slots.step_out(self)
+        self._metronome.gone(self)
+        self._woken.set()
+
+    @property
+    def wakeups(self) -> dict[str, int]:
+        """How often the doorbell woke a consumer of this loop, by cause."""
+        return self._metronome.wakeups
+
+    @property
+    def doorbell_errors(self) -> int:
+        return self._metronome.errors
+
+    def troubles(self) -> dict[str, str | None]:
+        """What is wrong with its parts, by their names; None where all is well."""
+        return {
+            "server": self._trouble_with_server(time.monotonic()),
+            "doorbell": self._metronome.trouble,
+            "lease": self.queue.station.keeper.trouble,
+        }
+
+    def _trouble_with_server(self, now: float) -> str | None:
+        failing, asked = self._failing_since, self._asked_at
+        if self._quiet and not self._settling:
+            return None  # it asks nobody
+        if failing is not None:
+            return f"it has not been reached for {now - failing:.0f} s"
+        if asked is not None and now - asked > PATIENCE_S:
+            return f"it has not answered for {now - asked:.0f} s"
+        return None
 
     @property
     def running_jobs(self) -> list[Job]:
@@ -206,7 +257,7 @@ class Fetcher:
 
     def _ask(self) -> None:
         """It may find something: it stands in line for slots."""
-        if self._fetching:
+        if self._fetching and not self._quiet:
             self._hungry = True
             self._slots.stand_in_line(self)
 
@@ -267,11 +318,14 @@ class Fetcher:
 
     def _share(self, batch: list[_Settling]) -> int:
         """Slots to claim for: when it asked for them, or when settlements take a claim along."""
-        wants = self._fetching and (bool(batch) or self._slots.is_asked_by(self))
-        return self._slots.take(self) if wants else 0
+        wants = bool(batch) or self._slots.is_asked_by(self)
+        claims = wants and self._fetching and not self._quiet
+        return self._slots.take(self) if claims else 0
 
     async def _settle(self, batch: list[_Settling]) -> list[Answer]:
+        began = self._asked_at = time.monotonic()
         answers = await self.queue.link.run(self._deliveries.settle([one.what for one in batch]))
+        self._answered("settle", began)
         if "lost" in answers:
             raise LeaseLost(self._deliveries.id)
         return answers
@@ -280,8 +334,9 @@ class Fetcher:
         if want:
             self._metronome.sending(self)
             self._idle, self._claiming = False, True
+        began = self._asked_at = time.monotonic()
         try:
-            return await self.queue.link.run(
+            taken = await self.queue.link.run(
                 self._deliveries.exchange(
                     want=want,
                     prefetch=self._prefetch,
@@ -296,6 +351,14 @@ class Fetcher:
                 self._metronome.failed(self)
                 self._ask()
             raise
+        self._answered("exchange", began)
+        self.observer.claimed(taken.reply)
+        self._traced = tracing.is_on()
+        return taken
+
+    def _answered(self, script: str, asked_at: float) -> None:
+        self.observer.called(script, time.monotonic() - asked_at)
+        self._asked_at = self._failing_since = None
 
     async def _after_claim(self, want: int, taken: Taken) -> None:
         """What the claim says of the next one: full, ask again; short, sleep until poked."""
@@ -315,8 +378,8 @@ class Fetcher:
                 self._log(error)
             self._ask()
         else:
-            self._hungry = reply.left and self._burst
-            self._idle = self._fetching and not self._burst
+            self._hungry = reply.left and self._burst and not self._quiet
+            self._idle = self._fetching and not self._burst and not self._quiet
             self._metronome.idle(self, due_in=reply.due, taken=bool(reply.entries), left=reply.left)
             if not self._idle:
                 self._metronome.gone(self)
@@ -330,6 +393,7 @@ class Fetcher:
                 self.tally.lost += 1
             else:
                 self.tally.count(one.what.action)
+            self.observer.settled(one.job, one.what.action, answer)
             if not one.accepted.done():
                 one.accepted.set_result(answer)
 
@@ -350,7 +414,12 @@ class Fetcher:
         error = None if task.cancelled() else task.exception()
         job = self._running.tasks.get(task)
         if error is not None and job is not None:
-            logger.error("running job %s failed", job.id, exc_info=error)
+            logger.error(
+                "running job %s failed",
+                job.id,
+                exc_info=error,
+                extra=joblog.fields(self.queue.name, job),
+            )
             self._end(job, settlement(job, Retry(error=repr(error))))
         self._free_slot(task)
 
@@ -421,10 +490,23 @@ class Fetcher:
             return Stopped(begun=False)
         job.state = self._state
         job.begin()
+        began = time.monotonic()
+        if self._traced:
+            with tracing.processing(self.queue.name, job) as span:
+                ending = await self._handle(job)
+                tracing.end(span, job, ending)
+        else:
+            ending = await self._handle(job)
+        took = time.monotonic() - began
+        self.observer.ran(job, took)
+        joblog.tell(self.queue.name, job, ending, took)
+        return ending
+
+    async def _handle(self, job: Job) -> Ending:
         try:
             ending = await self._executor.execute(job, self.queue.find_task(job.task))
         except asyncio.CancelledError:
-            ending = Failed(error="the handler cancelled its own task")
+            ending = Failed(error="the handler cancelled its own task", kind="CancelledError")
         return self._judge(job, ending)
 
     def _judge(self, job: Job, ending: Ending) -> Ending:
@@ -435,17 +517,7 @@ class Fetcher:
         while current is not None and current.cancelling():
             current.uncancel()
         if job.cancelled and isinstance(ending, Retry | Release):
-            logger.info("job %s of task %s is cancelled", job.id, job.task)
             return Stopped(begun=True)
-        if isinstance(ending, Retry) and ending.error:
-            logger.warning(
-                "job %s of task %s failed, attempt %d of %d: %s",
-                job.id,
-                job.task,
-                job.attempt,
-                job.max_attempts,
-                ending.error.strip().rpartition("\n")[2],
-            )
         return ending
 
     def _end(self, job: Job, what: Settlement) -> _Settling:
@@ -454,7 +526,7 @@ class Fetcher:
         if self._lease_lost or not self._deliveries.is_held(job):
             # Another has it by now, or the server has its ending already.
             accepted.set_result("lost")
-            self.tally.lost += 1
+            self._count_lost(settling)
         else:
             self._settling.append(settling)
             self._woken.set()
@@ -471,15 +543,21 @@ class Fetcher:
     def _lose(self) -> None:
         """The jobs are others' now: their handlers are cancelled, their endings not sent."""
         for one in self._settling:
-            self.tally.lost += 1
+            self._count_lost(one)
             if not one.accepted.done():
                 one.accepted.set_result("lost")
         self._settling.clear()
         if self._lease_lost:
             return
         self._lease_lost = True
+        self._asked_at = None
+        self.observer.lease_lost()
         self.cancel_running()
         self._woken.set()
+
+    def _count_lost(self, one: _Settling) -> None:
+        self.tally.lost += 1
+        self.observer.settled(one.job, one.what.action, "lost")
 
     async def _start_anew(self) -> None:
         """Under a fresh identity, as soon as the server can be reached."""
@@ -501,5 +579,8 @@ class Fetcher:
         self.queue.decode(job)
 
     def _log(self, error: Exception) -> None:
+        self.observer.failed()
+        if self._failing_since is None:
+            self._failing_since = time.monotonic()
         if self._logs.allows("queue", error):
             logger.warning("queue %s: %s; trying again", self.queue.name, error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rota.explain import Explanation
 from rota.link import Link
+from rota.listing import RetryAnswer
 from rota.model import CancelAnswer, JobInfo
 
 
@@ -19,6 +20,15 @@ class JobHandle:
     async def explain(self) -> Explanation | None:
         """Why the job is not running now, and what would free it; None where there is none."""
         return await self._link.run(self._link.explainer.job(self.id))
+
+    async def retry(self) -> RetryAnswer:
+        """Puts a dead job back in its place, or lets a delayed one fall due now: `ok`.
+
+        Also the head of a sequence that waits for its retry. `waiting`, `running`: it needs no
+        help. `none`: there is no such job (any more). `unreadable`: it is dead, and its record is
+        damaged.
+        """
+        return await self._link.run(self._link.store.retry(self.id))
 
     async def cancel(self, *, by: str | None = None) -> CancelAnswer:
         """Deletes the job, or asks whoever runs it to stop; what is done is done.
@@ -45,6 +55,9 @@ class SyncJobHandle:
 
     def explain(self) -> Explanation | None:
         return self._link.run_sync(self._link.explainer.job(self.id))
+
+    def retry(self) -> RetryAnswer:
+        return self._link.run_sync(self._link.store.retry(self.id))
 
     def cancel(self, *, by: str | None = None) -> CancelAnswer:
         return self._link.run_sync(self._link.store.cancel(self.id, by=by))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from rota import names
 from rota.explain import Explanation
 from rota.limits import UNSET, Rate, Unset
 from rota.link import Link
+from rota.listing import SequenceInfo
 from rota.model import Cancelled, LaneInfo, Moved
 
 
@@ -105,6 +107,23 @@ class Lane:
         """
         return await self._link.run(self._link.store.reprioritize(self.name, priority))
 
+    async def sequence(self, ordering_key: str | None = None) -> SequenceInfo | None:
+        """A sequence of the lane as it stands; an ordered lane is one, without an ordering key.
+
+        None where there is nothing of it. Raises ConfigError where a key is missing, or too much.
+        """
+        key = names.sequence_key(ordering_key, self.name)
+        return await self._link.run(self._link.inspector.sequence(self.name, key))
+
+    async def skip(self, ordering_key: str | None = None, *, by: str | None = None) -> str | None:
+        """Lets a sequence go on past the job that stops it; says which that was, None: none did.
+
+        A dead job's hold ends, and the job stays dead; a head that waits for its retry goes to the
+        dead, with `by` in its error. A rate limit's block stays.
+        """
+        key = names.sequence_key(ordering_key, self.name)
+        return await self._link.run(self._link.store.skip(self.name, key, by=by))
+
     async def info(self) -> LaneInfo:
         """The lane as it stands."""
         return await self._link.run(self._link.inspector.lane(self.name))
@@ -175,6 +194,14 @@ class SyncLane:
 
     def reprioritize(self, priority: int) -> int:
         return self._link.run_sync(self._link.store.reprioritize(self.name, priority))
+
+    def sequence(self, ordering_key: str | None = None) -> SequenceInfo | None:
+        key = names.sequence_key(ordering_key, self.name)
+        return self._link.run_sync(self._link.inspector.sequence(self.name, key))
+
+    def skip(self, ordering_key: str | None = None, *, by: str | None = None) -> str | None:
+        key = names.sequence_key(ordering_key, self.name)
+        return self._link.run_sync(self._link.store.skip(self.name, key, by=by))
 
     def info(self) -> LaneInfo:
         return self._link.run_sync(self._link.inspector.lane(self.name))

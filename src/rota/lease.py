@@ -13,11 +13,15 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from rota.connection import Client
 from rota.link import Link
+from rota.listing import Order
+from rota.meter import CALL_BOUNDS, Histogram
 from rota.timing import Sparingly
 
+T = TypeVar("T")
 logger = logging.getLogger("rota.lease")
 
 RENEWALS_PER_LEASE = 3
@@ -30,6 +34,7 @@ class _Lease:
     deadline: float
     on_lost: Callable[[], None]
     on_asked: Callable[[list[tuple[str, str]]], object]
+    on_order: Callable[[Order], object]
 
 
 class LeaseKeeper:
@@ -37,7 +42,8 @@ class LeaseKeeper:
 
     The thread starts with the first consumer and ends with the last. `on_lost` is called from
     it, once, when a lease has ended; `on_asked`, at every beat, with the jobs in the consumer's
-    hands (id, delivery) that someone asked to cancel, while there are any.
+    hands (id, delivery) that someone asked to cancel, while there are any; `on_order` likewise with
+    what was asked of its process.
     """
 
     def __init__(self, link: Link, *, beat: float) -> None:
@@ -50,6 +56,12 @@ class LeaseKeeper:
         self._since = time.monotonic()
         self._lost_last = False
         self._logs = Sparingly()
+        self.calls = {name: Histogram(CALL_BOUNDS) for name in ("heartbeat", "beat")}
+        """How long the server took to answer, in seconds."""
+        self.renewals = 0
+        self.lost = 0
+        self.errors = 0
+        self._failing = False
 
     def add(
         self,
@@ -57,6 +69,7 @@ class LeaseKeeper:
         seconds: float,
         on_lost: Callable[[], None],
         on_asked: Callable[[list[tuple[str, str]]], object],
+        on_order: Callable[[Order], object],
         *,
         since: float,
     ) -> None:
@@ -65,7 +78,7 @@ class LeaseKeeper:
             if not self._leases and not self._lost_last:
                 self._since = time.monotonic()
             self._lost_last = False
-            self._leases[consumer] = _Lease(seconds, since + seconds, on_lost, on_asked)
+            self._leases[consumer] = _Lease(seconds, since + seconds, on_lost, on_asked, on_order)
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name=f"rota-lease-{self._link.keys.root}", daemon=True
@@ -93,6 +106,14 @@ class LeaseKeeper:
         with self._change:
             if look in self._watches:
                 self._watches.remove(look)
+
+    @property
+    def trouble(self) -> str | None:
+        """What is wrong with it, for people; None where all is well, or it has nothing to keep."""
+        thread = self._thread
+        if self._leases and (thread is None or not thread.is_alive()):
+            return "its thread has ended"
+        return "the server does not answer it" if self._failing else None
 
     def is_alive(self, consumer: str) -> bool:
         """Whether the lease still holds by this process's own clock."""
@@ -156,6 +177,8 @@ class LeaseKeeper:
                 self._log("renewing leases failed, trying again: %s", error)
                 pause = min(RETRY_PAUSE_S, pause)
                 continue
+            self._count("heartbeat", time.monotonic() - sent)
+            self.renewals += sum(renewed)
             with self._change:
                 for consumer, kept in zip(consumers, renewed, strict=True):
                     known = self._leases.get(consumer)
@@ -171,6 +194,7 @@ class LeaseKeeper:
             for consumer, _ in lost:
                 del self._leases[consumer]
             self._lost_last = self._lost_last or bool(lost)
+            self.lost += len(lost)
         for consumer, lease in lost:
             logger.warning("the lease of consumer %s is lost", consumer)
             try:
@@ -179,23 +203,36 @@ class LeaseKeeper:
                 pass  # its event loop is closed
 
     def _keep_time(self, client: Client) -> None:
+        sent = time.monotonic()
         try:
             _, asked = client.run(self._link.store.keep_time(watched_ms=self.watched_ms))
+            self._count("beat", time.monotonic() - sent)
             if asked:
                 self._tell_asked(client)
         except Exception as error:
             self._log("beat failed, trying again: %s", error)
 
     def _tell_asked(self, client: Client) -> None:
-        """Jobs are flagged somewhere: it looks whether they are in hands of this process."""
+        """Something was asked: it looks whether of jobs or consumers of this process."""
         with self._change:
             leases = dict(self._leases)
         for consumer, jobs in client.run(self._link.store.asked(list(leases))).items():
-            try:
-                leases[consumer].on_asked(jobs)
-            except RuntimeError:
-                pass  # its event loop is closed
+            self._tell(leases[consumer].on_asked, jobs)
+        for consumer, word in client.run(self._link.store.orders(list(leases))).items():
+            self._tell(leases[consumer].on_order, word)
+
+    def _tell(self, what: Callable[[T], object], asked: T) -> None:
+        try:
+            what(asked)
+        except RuntimeError:
+            pass  # its event loop is closed
+
+    def _count(self, call: str, seconds: float) -> None:
+        self.calls[call].observe(seconds)
+        self._failing = False
 
     def _log(self, message: str, error: Exception) -> None:
+        self.errors += 1
+        self._failing = True
         if self._logs.allows(message, error):
             logger.warning(message, error)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
+from rota.census import CensusTaker
 from rota.connection import AsyncClient, Client, Target, parse_url
 from rota.dead import Dead
 from rota.doctor import Doctor
@@ -49,6 +50,7 @@ class Link:
         self.doctor = Doctor(keys)
         self.explainer = Explainer(keys)
         self.fairness = Fairness(keys)
+        self.lane_census = CensusTaker(keys)
         self._library = library
         self._target = None if url is None else parse_url(url)
         self._directory = Path.cwd() if url is None else Path()

@@ -23,6 +23,8 @@ FIRST_PAUSE_S = 0.05
 MAX_PAUSE_S = 2.0
 SPARE_S = 5.0
 """How much longer than its wait a blocked read may take before the link counts as broken."""
+PATIENCE_S = 2.0
+"""How much longer than its wait it may take until the doorbell counts as down."""
 HANG_UP_S = 0.05
 """How often a wait that is to end is hung up: it may not have begun yet."""
 LEAVE_S = 1.0
@@ -55,6 +57,12 @@ class Metronome:
         self._timer_at: float | None = None
         self._users = 0
         self._logs = Sparingly()
+        self.wakeups: dict[str, int] = {}
+        """How often it woke a consumer, by cause: a token, a due time (`timer`), the `beat`, a
+        doorbell that was `lost`, or another's claim that found more (`work`)."""
+        self.errors = 0
+        self._down = False
+        self._parked_at: float | None = None
 
     def enter(self) -> None:
         """One more consumer uses it."""
@@ -109,12 +117,24 @@ class Metronome:
     def failed(self, waiter: Waiter) -> None:
         self._do(self.bell.failed(waiter, now=time.monotonic()))
 
+    @property
+    def trouble(self) -> str | None:
+        """What is wrong with the doorbell, for people; None where it hangs, or nobody needs it."""
+        blocker = self._blocker
+        if self._users and (blocker is None or blocker.done()):
+            return "its loop has ended"
+        if self._down and self.bell.is_needed():
+            return "its connection is down"
+        waited = 0.0 if self._parked_at is None else time.monotonic() - self._parked_at
+        return f"no answer for {waited:.0f} s" if waited > self._beat + PATIENCE_S else None
+
     # ── carrying out ────────────────────────────────────────────────────────────────────────
 
-    def _do(self, actions: Actions[Waiter]) -> None:
+    def _do(self, actions: Actions[Waiter], cause: str = "work") -> None:
         for action in actions:
             match action:
                 case Poke():
+                    self.wakeups[cause] = self.wakeups.get(cause, 0) + 1
                     action.waiter.poke()
                 case PassOn():
                     self._pass_again = True
@@ -138,7 +158,7 @@ class Metronome:
 
     def _on_timer(self) -> None:
         self._timer = self._timer_at = None
-        self._do(self.bell.timer(time.monotonic()))
+        self._do(self.bell.timer(time.monotonic()), "timer")
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -156,7 +176,7 @@ class Metronome:
                     if self._users == 0:
                         return
                     await asyncio.sleep(FIRST_PAUSE_S)
-                    self._do(self.bell.lost())
+                    self._do(self.bell.lost(), "lost")
         finally:
             self._passing = None
 
@@ -177,23 +197,31 @@ class Metronome:
             except RotaError as error:
                 if self._blocker is not this:
                     return
+                self._down = True
                 self._log(error)
                 await self._link.async_client.drop_idle()
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, MAX_PAUSE_S)
-                self._do(self.bell.lost())
+                self._do(self.bell.lost(), "lost")
             else:
                 pause = FIRST_PAUSE_S
-                self._do(self.bell.token() if rang else self.bell.beat())
+                self._down = False
+                if rang:
+                    self._do(self.bell.token(), "token")
+                else:
+                    self._do(self.bell.beat(), "beat")
 
     async def _park(self, client: AsyncClient) -> bool:
         self._parked.add(client)
+        self._parked_at = time.monotonic()
         try:
             return await client.park(self._link.keys, self._beat)
         finally:
+            self._parked_at = None
             self._parked.discard(client)
 
     def _log(self, error: Exception) -> None:
+        self.errors += 1
         if self._logs.allows("doorbell", error):
             root = self._link.keys.root
             logger.warning("the doorbell of %s failed, trying again: %s", root, error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import time
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ DEFAULT_LANE = "default"
 DEFAULT_MAX_ATTEMPTS = 5
 DEFAULT_BACKOFF = Backoff()
 PREFIX_WIDTH = 46
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 MAX_DELAY_MS = MAX_DELAY_S * 1000
 LAST_INSTANT_MS = instant(datetime(2200, 1, 1, tzinfo=UTC), "the last instant")
 
@@ -48,6 +50,7 @@ class Header(msgspec.Struct, omit_defaults=True, frozen=True):
     expires_at: int | None = None
     cost: float = 1
     charge: str = "cost"
+    trace: str | None = None
 
 
 encode_header = msgspec.json.Encoder().encode
@@ -65,6 +68,14 @@ def time_limit(value: object) -> float:
 def check_charge(value: object) -> None:
     if value not in ("cost", "time"):
         raise ConfigError(f"charge: expected 'cost' or 'time', given {shown(value)}")
+
+
+def check_trace(value: object) -> None:
+    if not isinstance(value, str) or _TRACEPARENT.fullmatch(value) is None:
+        raise ConfigError(
+            "trace: expected a W3C traceparent (00-<32 hex>-<16 hex>-<2 hex>), "
+            f"given {shown(value)}"
+        )
 
 
 def new_id() -> str:
@@ -92,8 +103,8 @@ class JobSpec:
     Its times are milliseconds, as their names say (`task.options` takes seconds): `delay_ms` from
     the server's now, `at_ms` since 1970. A job not started `expires_in_ms` after it was enqueued,
     or by the instant `expires_at_ms`, goes to the dead unrun. `cost`, 0.001 … 1000: what its lane
-    is charged for it, in turns; with `charge="time"` the seconds it ran instead. Every field is
-    checked here: ConfigError, PayloadError.
+    is charged for it, in turns; with `charge="time"` the seconds it ran instead. `trace`: the W3C
+    traceparent its run is linked to. Every field is checked here: ConfigError, PayloadError.
     """
 
     task: str
@@ -111,6 +122,7 @@ class JobSpec:
     on_dead: OnDead = "skip"
     cost: float = 1
     charge: Charge = "cost"
+    trace: str | None = None
 
     def __post_init__(self) -> None:
         self._set("task", self.task, names.task_name(self.task))
@@ -137,6 +149,8 @@ class JobSpec:
             self._set("cost", self.cost, config.cost(self.cost))
         if self.charge != "cost":
             check_charge(self.charge)
+        if self.trace is not None:
+            check_trace(self.trace)
         if self.on_dead != "skip" and self.on_dead != "hold":
             raise ConfigError(f"on_dead: expected 'skip' or 'hold', given {shown(self.on_dead)}")
 
@@ -188,6 +202,7 @@ class JobSpec:
             self.expires_at_ms,
             self.cost,
             self.charge,
+            self.trace,
         )
         return encode_header(header) + b"\n" + self.payload
 
@@ -240,6 +255,7 @@ class Job:
     cancelled: bool = False
     began: float = 0.0
     took: float | None = None
+    trace: str | None = None
 
     def begin(self) -> None:
         """Its time runs from now, where that is what it is charged."""
@@ -326,6 +342,7 @@ def job_from(claimed: Claimed, delivery: str) -> Job:
         delivery=delivery,
         suspect=claimed.suspect,
         place=record.place,
+        trace=header.trace,
     )
 
 
@@ -454,7 +471,8 @@ class QueueInfo:
 
 @dataclass(frozen=True, slots=True)
 class JobInfo:
-    """A job as it stands. `due`, in Unix seconds: when a delayed job falls due, a dead one died."""
+    """A job as it stands. `due`, in Unix seconds: when a delayed job falls due, a dead one died.
+    `worker` (host:pid): who has a job in flight, as far as a list of such jobs tells it."""
 
     id: str
     state: JobState
@@ -468,6 +486,7 @@ class JobInfo:
     deaths: int
     error: str | None
     due: float | None
+    worker: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,9 +525,11 @@ class DeadJob:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerInfo:
-    """A consumer with a lease. `lease_left` in seconds; 0 when it has ended."""
+    """A consumer with a lease. `lease_left` in seconds; 0 when it has ended. `asked`: `quiet` or
+    `stop`, where someone has asked that of its process."""
 
     id: str
     name: str
     lease_left: float
     held: int
+    asked: str | None = None

@@ -8,7 +8,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, TypeVar, overload
 
-from rota import config, names
+from rota import config, names, tracing
+from rota.census import Census
 from rota.config import Durable
 from rota.consumer import Consumer
 from rota.dead_jobs import DeadJobs
@@ -19,12 +20,14 @@ from rota.keys import Keys
 from rota.lane import Lane
 from rota.limits import UNSET, Rate, Template, Unset
 from rota.link import Link
+from rota.listing import JobsPage, SequencesPage
 from rota.model import (
     Charge,
     ConsumerInfo,
     Enqueued,
     Job,
     JobSpec,
+    JobState,
     LaneInfo,
     LaneOrder,
     OnDead,
@@ -181,9 +184,10 @@ class Queue:
         """Stores one job; raises LaneFull where its lane's backlog limit refuses it."""
         self._check(spec)
         durable = config.durable(durable) or self._home.durable
-        if durable is None:
-            return await self.link.outbox.send(spec)
-        return await self.link.run(self.link.store.enqueue_one(spec, durable=durable))
+        with tracing.sending(self.name, spec) as traced:
+            if durable is None:
+                return await self.link.outbox.send(traced)
+            return await self.link.run(self.link.store.enqueue_one(traced, durable=durable))
 
     async def enqueue_many(
         self,
@@ -202,15 +206,16 @@ class Queue:
         half-way raises BatchInterrupted; enqueueing the same specs again adds what is missing.
         With `durable`, NotDurable has the outcomes so far; specs beyond them were not sent.
         """
-        return await self.link.run(
-            self.link.store.enqueue_many(
-                check_specs(specs, self.max_payload),
-                on_full=on_full,
-                wait=seconds(wait, "wait"),
-                atomic=atomic,
-                durable=config.durable(durable) or self._home.durable,
+        with tracing.sending_many(self.name, check_specs(specs, self.max_payload)) as traced:
+            return await self.link.run(
+                self.link.store.enqueue_many(
+                    traced,
+                    on_full=on_full,
+                    wait=seconds(wait, "wait"),
+                    atomic=atomic,
+                    durable=config.durable(durable) or self._home.durable,
+                )
             )
-        )
 
     async def enqueue_stream(
         self,
@@ -230,9 +235,13 @@ class Queue:
         parts = chunks(check_specs(specs, self.max_payload))
         while chunk := next_chunk(parts, [], first=first):
             first = False
-            for done in await self.link.run(
-                self.link.store.enqueue_part(chunk, on_full=on_full, wait=patience, durable=confirm)
-            ):
+            with tracing.sending_many(self.name, chunk) as traced:
+                outcomes = await self.link.run(
+                    self.link.store.enqueue_part(
+                        list(traced), on_full=on_full, wait=patience, durable=confirm
+                    )
+                )
+            for done in outcomes:
                 yield done
 
     def _check(self, spec: JobSpec) -> JobSpec:
@@ -261,6 +270,14 @@ class Queue:
         some 400 bytes each.
         """
         return await self.link.run(self.link.fairness.shares(limit, by))
+
+    async def census(self, top: int = 10) -> Census:
+        """How many lanes are in which state, how long they wait, how fair it was of late.
+
+        Names the `top` lanes that wait longest, at most 100. In pages and in constant memory: no
+        call to the server grows with the number of lanes, the number of calls does.
+        """
+        return await self.link.run(self.link.lane_census.census(top))
 
     async def set(
         self,
@@ -345,6 +362,52 @@ class Queue:
     async def consumers(self, limit: int = 1000) -> list[ConsumerInfo]:
         """Consumers that have a lease."""
         return await self.link.run(self.link.inspector.consumers(limit))
+
+    async def jobs(
+        self,
+        state: JobState,
+        *,
+        lane: str | None = None,
+        task: str | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> JobsPage:
+        """A page of the jobs that are `waiting`, `delayed`, `running` or `dead`.
+
+        Waiting ones are told by lane, in the order in which they may be claimed: its pending
+        entries, then its sequences that are out. Delayed and dead ones come by time, running ones
+        by who has them. `cursor`: the one of the page before. At most 200 a page. What changes
+        its place between pages may be told twice, or not at all. Raises ConfigError.
+        """
+        return await self.link.run(
+            self.link.inspector.jobs(state, lane=lane, task=task, cursor=cursor, limit=limit)
+        )
+
+    async def sequences(
+        self, *, lane: str | None = None, cursor: str | None = None, limit: int = 50
+    ) -> SequencesPage:
+        """A page of the sequences of a lane, or of all lanes; those that are out come first.
+
+        `cursor`: the one of the page before. At most 200 a page. Raises ConfigError.
+        """
+        return await self.link.run(
+            self.link.inspector.sequences(lane=lane, cursor=cursor, limit=limit)
+        )
+
+    async def quiet(self, consumer: str) -> bool:
+        """Asks the process of a consumer to claim nothing more; what it holds goes on.
+
+        It hears of it with its next beat, at most 5 s unless set otherwise, and stays so until it
+        ends. False: no such lease. A `queue.consumer()` shows what was asked as its `asked`.
+        """
+        return await self.link.run(self.link.store.order(names.job_id(consumer), "quiet"))
+
+    async def stop(self, consumer: str) -> bool:
+        """Asks the process of a consumer to stop, as a SIGTERM would; see `quiet`.
+
+        A supervisor such as that of `rota worker -p` starts another in its place.
+        """
+        return await self.link.run(self.link.store.order(names.job_id(consumer), "stop"))
 
     async def evict(self, consumer: str) -> int | None:
         """Ends a consumer's lease: what it holds goes back uncounted. None: no such lease."""

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from rota import config, names
+from rota import config, names, tracing
+from rota.census import Census
 from rota.config import Durable
 from rota.consumer import SyncConsumer
 from rota.dead_jobs import SyncDeadJobs
@@ -15,7 +16,16 @@ from rota.doctor import Report
 from rota.job import SyncJobHandle
 from rota.lane import SyncLane
 from rota.limits import UNSET, Rate, Template, Unset
-from rota.model import ConsumerInfo, Enqueued, JobSpec, LaneInfo, LaneOrder, QueueInfo
+from rota.listing import JobsPage, SequencesPage
+from rota.model import (
+    ConsumerInfo,
+    Enqueued,
+    JobSpec,
+    JobState,
+    LaneInfo,
+    LaneOrder,
+    QueueInfo,
+)
 from rota.shares import ShareOrder, Shares
 from rota.station import Station
 from rota.store import OnFull, check_on_full, chunks, next_chunk
@@ -35,7 +45,8 @@ class SyncQueue:
     def enqueue(self, spec: JobSpec, *, durable: Durable | None = None) -> Enqueued:
         self._check(spec)
         durable = config.durable(durable) or self._home.durable
-        return self._link.run_sync(self._link.store.enqueue_one(spec, durable=durable))
+        with tracing.sending(self._link.keys.queue, spec) as traced:
+            return self._link.run_sync(self._link.store.enqueue_one(traced, durable=durable))
 
     def enqueue_many(
         self,
@@ -46,15 +57,17 @@ class SyncQueue:
         atomic: bool = False,
         durable: Durable | None = None,
     ) -> list[Enqueued]:
-        return self._link.run_sync(
-            self._link.store.enqueue_many(
-                check_specs(specs, self._home.max_payload),
-                on_full=on_full,
-                wait=seconds(wait, "wait"),
-                atomic=atomic,
-                durable=config.durable(durable) or self._home.durable,
+        checked = check_specs(specs, self._home.max_payload)
+        with tracing.sending_many(self._link.keys.queue, checked) as traced:
+            return self._link.run_sync(
+                self._link.store.enqueue_many(
+                    traced,
+                    on_full=on_full,
+                    wait=seconds(wait, "wait"),
+                    atomic=atomic,
+                    durable=config.durable(durable) or self._home.durable,
+                )
             )
-        )
 
     def enqueue_stream(
         self,
@@ -70,11 +83,13 @@ class SyncQueue:
         parts = chunks(check_specs(specs, self._home.max_payload))
         while chunk := next_chunk(parts, [], first=first):
             first = False
-            yield from self._link.run_sync(
-                self._link.store.enqueue_part(
-                    chunk, on_full=on_full, wait=patience, durable=confirm
+            with tracing.sending_many(self._link.keys.queue, chunk) as traced:
+                outcomes = self._link.run_sync(
+                    self._link.store.enqueue_part(
+                        list(traced), on_full=on_full, wait=patience, durable=confirm
+                    )
                 )
-            )
+            yield from outcomes
 
     def _check(self, spec: JobSpec) -> JobSpec:
         return check_spec(spec, self._home.max_payload)
@@ -87,6 +102,9 @@ class SyncQueue:
 
     def shares(self, limit: int = 20, by: ShareOrder = "behind") -> Shares:
         return self._link.run_sync(self._link.fairness.shares(limit, by))
+
+    def census(self, top: int = 10) -> Census:
+        return self._link.run_sync(self._link.lane_census.census(top))
 
     def set(
         self,
@@ -148,6 +166,32 @@ class SyncQueue:
 
     def consumers(self, limit: int = 1000) -> list[ConsumerInfo]:
         return self._link.run_sync(self._link.inspector.consumers(limit))
+
+    def jobs(
+        self,
+        state: JobState,
+        *,
+        lane: str | None = None,
+        task: str | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> JobsPage:
+        return self._link.run_sync(
+            self._link.inspector.jobs(state, lane=lane, task=task, cursor=cursor, limit=limit)
+        )
+
+    def sequences(
+        self, *, lane: str | None = None, cursor: str | None = None, limit: int = 50
+    ) -> SequencesPage:
+        return self._link.run_sync(
+            self._link.inspector.sequences(lane=lane, cursor=cursor, limit=limit)
+        )
+
+    def quiet(self, consumer: str) -> bool:
+        return self._link.run_sync(self._link.store.order(names.job_id(consumer), "quiet"))
+
+    def stop(self, consumer: str) -> bool:
+        return self._link.run_sync(self._link.store.order(names.job_id(consumer), "stop"))
 
     def evict(self, consumer: str) -> int | None:
         return self._link.run_sync(self._link.store.evict(names.job_id(consumer)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from rota import config, names
+from rota import config, names, tracing
 from rota.codec import Codec
 from rota.config import Durable
 from rota.errors import ConfigError, PayloadError
@@ -197,11 +197,11 @@ class Enqueuer(Generic[P]):
         Raises PayloadError, ConfigError or LaneFull before anything is stored, Unavailable when
         the server cannot be reached: then the job may exist, and the same id may be sent again.
         """
-        spec = self.spec(*args, **kwargs)
-        if self._durable is None:
-            return await self._home.link.outbox.send(spec)
-        store = self._home.link.store
-        return await self._home.link.run(store.enqueue_one(spec, durable=self._durable))
+        link, spec = self._home.link, self.spec(*args, **kwargs)
+        with tracing.sending(link.keys.queue, spec) as traced:
+            if self._durable is None:
+                return await link.outbox.send(traced)
+            return await link.run(link.store.enqueue_one(traced, durable=self._durable))
 
     @property
     def sync(self) -> SyncEnqueuer[P]:
@@ -220,8 +220,8 @@ class SyncEnqueuer(Generic[P]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
         twin, link = self._twin, self._twin._home.link
-        spec = twin.spec(*args, **kwargs)
-        return link.run_sync(link.store.enqueue_one(spec, durable=twin._durable))
+        with tracing.sending(link.keys.queue, twin.spec(*args, **kwargs)) as spec:
+            return link.run_sync(link.store.enqueue_one(spec, durable=twin._durable))
 
 
 class Task(Enqueuer[P], Generic[P, R]):

@@ -33,6 +33,13 @@ class Watchdog:
         self._turned = time.monotonic()
         self._asked = False
         self._warned = False
+        self.lag = 0.0
+        """How many seconds the loop took to turn when it was asked last."""
+
+    @property
+    def hung(self) -> float:
+        """For how many seconds the loop has not turned; 0 where it turns."""
+        return time.monotonic() - self._turned if self._asked else 0.0
 
     def guard(self, keeper: LeaseKeeper) -> None:
         keeper.watch(self.look)
@@ -41,7 +48,8 @@ class Watchdog:
         keeper.unwatch(self.look)
 
     def _turn(self) -> None:
-        self._turned = time.monotonic()
+        now = time.monotonic()
+        self.lag, self._turned = now - self._turned, now
         self._asked = self._warned = False
 
     def look(self) -> None:

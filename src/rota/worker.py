@@ -14,6 +14,9 @@ from rota import config
 from rota.errors import ConfigError, RotaError
 from rota.executor import Executor
 from rota.fetcher import Fetcher
+from rota.health import Check, Health
+from rota.listing import Order
+from rota.meter import SILENT, Observer
 from rota.queue import Queue
 from rota.slots import Slots
 from rota.timing import seconds
@@ -23,6 +26,9 @@ logger = logging.getLogger("rota.worker")
 
 SETTLE_S = 1.0
 """How long a stop waits for the server to take the last endings."""
+SLUGGISH_S = 5.0
+STUCK_S = 60.0
+"""How long its event loop may stand still: until it is not ready, until it counts as dead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,10 @@ class Worker:
             grace=seconds(grace, "grace"),
         )
         self._fetchers: list[Fetcher] = []
+        self._loops: list[asyncio.Task[None]] = []
+        self._watchdog: Watchdog | None = None
+        self._observers: dict[str, Observer] = {}
+        self._begun = False
         self._task: asyncio.Task[Drained] | None = None
         self._running = False
         self._renew()
@@ -73,6 +83,7 @@ class Worker:
         self.started = asyncio.Event()
         """Set once every queue was reached and work is fetched."""
         self._stopping = asyncio.Event()
+        self._quiet = False
 
     async def run(self, *, burst: bool = False) -> Drained:
         """Works until stopped; raises Unavailable when a queue cannot be reached at the start.
@@ -96,16 +107,18 @@ class Worker:
                 await self._open_fetcher(queue, slots, executor, stack, burst=burst)
                 for queue in self.queues
             ]
-            watchdog = Watchdog(self._fetchers, grace=self.config.grace)
+            watchdog = self._watchdog = Watchdog(self._fetchers, grace=self.config.grace)
             for queue in self.queues:
                 watchdog.guard(queue.station.keeper)
                 stack.callback(watchdog.leave, queue.station.keeper)
             loops = [asyncio.create_task(fetcher.run()) for fetcher in self._fetchers]
+            self._loops, self._begun = list(loops), True
             self.started.set()
             try:
                 await self._until_stopped(loops)
             finally:
                 await self._drain(loops)
+                self._loops = []
                 self._renew()
         return await self._drained(burst=burst)
 
@@ -128,6 +141,8 @@ class Worker:
             lease=self.config.lease,
             prefetch=self.config.prefetch,
             state=state,
+            obey=self._obey,
+            observer=self._observers.get(queue.link.keys.root, SILENT),
         )
         await fetcher.open(burst=burst)
         for policy in queue.link.async_client.policies - {"noeviction"}:
@@ -195,6 +210,21 @@ class Worker:
         """Begins to stop; `run` returns when it is done. Call it in the worker's loop."""
         self._stopping.set()
 
+    def quiet(self) -> None:
+        """Claims nothing more, and stays until it is stopped; what it holds goes on."""
+        self._quiet = True
+        for fetcher in self._fetchers:
+            fetcher.quieten()
+
+    def _obey(self, word: Order) -> None:
+        """What someone asked by `queue.quiet` or `queue.stop`; told again with every beat."""
+        if word == "stop" and not self.stopping:
+            logger.info("asked to stop")
+            self.stop()
+        elif word == "quiet" and not self._quiet:
+            logger.info("asked to be quiet: it claims nothing more")
+            self.quiet()
+
     @property
     def stopping(self) -> bool:
         return self._stopping.is_set()
@@ -203,6 +233,50 @@ class Worker:
     def running(self) -> int:
         """How many jobs run now."""
         return sum(len(fetcher.running_jobs) for fetcher in self._fetchers)
+
+    # ── what it tells of itself ─────────────────────────────────────────────────────────────
+
+    def observe(self, queue: Queue, observer: Observer) -> None:
+        """From now on `observer` is told what happens to the queue's jobs; see `rota.meter`."""
+        self._observers[queue.link.keys.root] = observer
+        for fetcher in self._fetchers:
+            if fetcher.queue is queue:
+                fetcher.observer = observer
+
+    @property
+    def fetchers(self) -> tuple[Fetcher, ...]:
+        """Its loops, one for each queue; those of the last run where it has ended."""
+        return tuple(self._fetchers)
+
+    @property
+    def lag(self) -> float:
+        """How late its event loop turned last, in seconds; more where it hangs."""
+        return max(self._watchdog.lag, self._watchdog.hung) if self._watchdog else 0.0
+
+    def health(self) -> Health:
+        """How it is, from what it knows: asks nobody, and may be called from any thread.
+
+        Of each queue: its server answers claims and heartbeats, the doorbell's connection is up,
+        leases are kept, the loop that fetches runs. Of the process: its event loop turns.
+        """
+        if not self._running or not self._loops:
+            ended = self._begun and not self._running
+            return Health((Check("worker", False, "it does not run", vital=ended),))
+        hung = self._watchdog.hung if self._watchdog else 0.0
+        turning = Check(
+            "event loop", hung < SLUGGISH_S, f"has not turned for {hung:.0f} s" if hung > 1 else ""
+        )
+        alive = Check("process", hung < STUCK_S, turning.text, vital=True)
+        staying = Check("worker", not self.stopping, "stops" if self.stopping else "")
+        checks = [alive, turning, staying]
+        for fetcher, loop in zip(self._fetchers, self._loops, strict=False):
+            name = fetcher.queue.name
+            ended = loop.done() and not self.stopping
+            text = "has ended" if ended else ""
+            checks.append(Check(f"{name}: fetch loop", not ended, text, vital=True))
+            for part, trouble in fetcher.troubles().items():
+                checks.append(Check(f"{name}: {part}", trouble is None, trouble or ""))
+        return Health(tuple(checks))
 
     async def __aenter__(self) -> Worker:
         self._task = asyncio.create_task(self.run())

@@ -7,10 +7,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 import rota
+from rota.cli.app import app
 from rota.task import Enqueuer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,3 +58,22 @@ def test_the_shop_module_defines_its_task() -> None:
 def test_every_python_block_compiles(block: str) -> None:
     wrapped = "async def example():\n" + "".join(f"    {line}\n" for line in block.splitlines())
     compile(wrapped if re.search(r"^(await|async with) ", block, re.M) else block, "README", "exec")
+
+
+TYPED = [
+    part.split()
+    for block in blocks("console")
+    for line in block.splitlines()
+    if line.startswith("$")
+    for part in line.removeprefix("$ ").partition(" #")[0].split(" | ")
+    if part.startswith("rota ")
+]
+
+
+@pytest.mark.parametrize("words", TYPED, ids=" ".join)
+def test_what_is_typed_the_command_line_knows(words: list[str]) -> None:
+    command: Any = get_command(app)
+    context, args = command.make_context("rota", words[1:]), words[1:]
+    while hasattr(command, "commands"):
+        name, command, args = command.resolve_command(context, args)
+        context = command.make_context(name, [*args], parent=context)

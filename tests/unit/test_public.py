@@ -16,12 +16,13 @@ from rota.errors import ConfigError, RotaError
 from rota.signals import Signal
 
 PUBLIC = [
-    "Advice", "Backoff", "BatchInterrupted", "Bury", "Cancelled", "ConfigError", "ConsumerInfo",
+    "Advice", "Backoff", "BatchInterrupted", "Bury", "Cancelled", "Census", "ConfigError",
+    "ConsumerInfo",
     "DeadJob", "Drained", "Durable", "Enqueued", "Explanation", "Finding", "Job", "JobInfo",
-    "JobSpec", "LaneFull", "LaneInfo", "LaneShare", "LeaseLost", "Moved", "NotDurable",
+    "JobSpec", "JobsPage", "LaneFull", "LaneInfo", "LaneShare", "LeaseLost", "Moved", "NotDurable",
     "PayloadError", "Queue", "QueueInfo", "Rate", "RateLimited", "Reason", "Release", "Report",
-    "Retry", "RotaError", "ServerFull", "ServerTooOld", "Shares", "Signal", "Template",
-    "Unavailable", "UnknownTask", "Worker", "WorkerConfig", "__version__", "current_job",
+    "Retry", "RotaError", "SequenceInfo", "SequencesPage", "ServerFull", "ServerTooOld", "Shares",
+    "Signal", "Template", "Unavailable", "UnknownTask", "Worker", "WorkerConfig", "__version__", "current_job",
 ]  # fmt: skip
 
 

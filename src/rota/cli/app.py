@@ -7,12 +7,31 @@ from typing import Annotated
 import typer
 
 from rota import __version__
-from rota.cli import dead, doctor, enqueue, job, lane, worker
+from rota.cli import (
+    check,
+    dead,
+    dev,
+    doctor,
+    enqueue,
+    job_acts,
+    lane_acts,
+    metrics,
+    queue,
+    sequence,
+    top,
+    web,
+    worker,
+    workers,
+)
+from rota.cli.root import RootGroup
 from rota.process import Leash
 
 app = typer.Typer(
     name="rota",
+    cls=RootGroup,
     help="A job queue on Valkey/Redis in which many tenants take fair turns.",
+    epilog="Exit status: 0 done, 1 failed or not found or not well, 2 wrong usage, 3 the server "
+    "cannot be reached, 130 interrupted. Each option has a variable: --dry-run is ROTA_DRY_RUN.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -36,11 +55,22 @@ def _root(
     pass
 
 
-app.command(name="worker")(worker.worker)
+app.command(
+    name="worker",
+    epilog="rota worker ls, quiet and stop QUEUE look at workers and steer them.",
+)(worker.worker)
+app.command(name="dev")(dev.dev)
+app.command(name="web")(web.web)
 app.command(name="enqueue")(enqueue.enqueue)
+app.command(name="metrics")(metrics.metrics)
 app.command(name="doctor")(doctor.doctor)
-app.add_typer(lane.app, name="lane")
-app.add_typer(job.app, name="job")
+app.command(name="check")(check.check)
+app.command(name="top")(top.top)
+app.add_typer(queue.app, name="queue")
+app.add_typer(lane_acts.app, name="lane")
+app.add_typer(sequence.app, name="sequence")
+app.add_typer(job_acts.app, name="job")
+app.add_typer(workers.app, name="workers")
 app.add_typer(dead.app, name="dead")
 
 

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -14,6 +15,8 @@ import typer
 
 from rota import __version__, config, process
 from rota.cli.exits import USAGE, fail, reporting, say
+from rota.cli.logs import LogFormat, LogLevel, log_to_stderr
+from rota.cli.metrics import LOOPBACK, check_port, require_metrics
 from rota.cli.serving import serve
 from rota.cli.targets import import_queue
 from rota.config import WorkerConfig
@@ -33,6 +36,9 @@ class Settings:
     processes: int
     burst: bool
     url: str | None
+    logs: tuple[LogFormat, LogLevel]
+    metrics: tuple[str, int] | None
+    """Host and port of the first process; the others take the ports behind it."""
 
 
 def worker(
@@ -87,6 +93,24 @@ def worker(
             "else embedded in .rota]"
         ),
     ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            envvar="ROTA_METRICS_PORT",
+            help="Serve /metrics, /healthz and /readyz here; the n-th of several processes on the "
+            "n-th port from here on. 0: any that is free. [default: not at all]",
+        ),
+    ] = None,
+    metrics_host: Annotated[
+        str, typer.Option(envvar="ROTA_METRICS_HOST", help="Where that port listens.")
+    ] = LOOPBACK,
+    log_format: Annotated[
+        LogFormat, typer.Option(envvar="ROTA_LOG_FORMAT", help="json: an object a line.")
+    ] = LogFormat.CONSOLE,
+    log_level: Annotated[
+        LogLevel,
+        typer.Option(envvar="ROTA_LOG_LEVEL", help="warning: no line for each job that is done."),
+    ] = LogLevel.INFO,
 ) -> None:
     """Run the jobs of queues until stopped.
 
@@ -101,9 +125,11 @@ def worker(
             config.whole(processes, 1, process.MAX_PROCESSES, "processes"),
             burst,
             url,
+            (log_format, log_level),
+            _metrics_address(metrics_host, metrics_port, processes),
         )
         if processes > 1 and leash is None:
-            _log_to_console()
+            log_to_stderr(*settings.logs)
             code = asyncio.run(_supervisor(settings).run())
         else:
             code = _work(settings, leash)
@@ -121,7 +147,9 @@ def _supervisor(settings: Settings) -> Supervisor:
 
 def _work(settings: Settings, leash: Leash | None) -> int:
     queues = [import_queue(target, settings.url) for target in dict.fromkeys(settings.targets)]
-    _log_to_console()  # after the import: an application's own logging set-up comes first
+    log_to_stderr(
+        *settings.logs
+    )  # after the import: an application's own logging set-up comes first
     worker = Worker(
         queues,
         concurrency=settings.worker.concurrency,
@@ -131,7 +159,34 @@ def _work(settings: Settings, leash: Leash | None) -> int:
     )
     if leash is None or leash.number == 1:
         _introduce(settings, queues)
-    return serve(worker, burst=settings.burst, leash=leash)
+    with _metrics(settings, worker, 1 if leash is None else leash.number):
+        return serve(worker, burst=settings.burst, leash=leash)
+
+
+def _metrics_address(host: str, port: int | None, processes: int) -> tuple[str, int] | None:
+    if port is None:
+        return None
+    check_port(port + (processes - 1 if port else 0))
+    return host, check_port(port)
+
+
+def _metrics(settings: Settings, worker: Worker, number: int) -> AbstractContextManager[object]:
+    """Serves the metrics of this process, the `number`-th, while it works."""
+    if settings.metrics is None:
+        return nullcontext()
+    host, first = settings.metrics
+    require_metrics()
+    from rota.metrics import Endpoint, worker_collector
+
+    endpoint = Endpoint(
+        worker_collector(worker),
+        worker.health,
+        host=host,
+        port=first + number - 1 if first else 0,
+    )
+    endpoint.open()
+    logger.info("metrics at %s/metrics", endpoint.url)
+    return closing(endpoint)
 
 
 def _introduce(settings: Settings, queues: Sequence[Queue]) -> None:
@@ -156,11 +211,3 @@ def _tasks(queue: Queue) -> str:
         )
     shown = ", ".join(names[:10])
     return shown if len(names) <= 10 else f"{shown} and {len(names) - 10} more"
-
-
-def _log_to_console() -> None:
-    logging.basicConfig(
-        level=logging.INFO,
-        stream=sys.stderr,
-        format=f"%(asctime)s %(levelname)s {os.getpid()} %(name)s: %(message)s",
-    )

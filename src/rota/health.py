@@ -1,0 +1,119 @@
+"""Health: what was looked at, and whether it is well. The same for probes, faces and code.
+
+    worker.health()     of a worker in this process, from what it knows; asks nobody
+    check(queue)        of a queue from outside, by one call to its server
+    signs_of_life(queue)  whether its workers do what there is to do; may take a second
+
+All give a `Health`. `healthy` is what a readiness probe asks, `alive` what a liveness probe
+does: a process that is not `alive` is to be replaced.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from rota.connection import Client
+from rota.errors import RotaError
+from rota.queue import Queue
+
+PATIENCE_S = 2.0
+"""How long a server may take to answer."""
+SILENT_S = 60.0
+"""How long nobody may keep the queue's time while consumers have leases."""
+OVERDUE_S = 30.0
+"""How late what has fallen due may be brought back."""
+LOOK_AGAIN_S = 1.0
+"""Work that could be taken, and free hands, must not stand side by side so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at. `vital`: where it is not `ok`, the process is to be replaced.
+
+    `text` says what was seen, for people; it may be empty where all is well.
+    """
+
+    name: str
+    ok: bool
+    text: str = ""
+    vital: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """All that was looked at."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def healthy(self) -> bool:
+        return all(check.ok for check in self.checks)
+
+    @property
+    def alive(self) -> bool:
+        return all(check.ok for check in self.checks if check.vital)
+
+    @property
+    def problems(self) -> list[Check]:
+        return [check for check in self.checks if not check.ok]
+
+    def with_others(self, others: Health) -> Health:
+        return Health(self.checks + others.checks)
+
+
+def check(queue: Queue, *, workers: bool = False, client: Client | None = None) -> Health:
+    """Whether the queue's server answers within two seconds; with `workers` also whether someone
+    is there to do what waits. Blocks, and never raises for an outage.
+
+    `client`: one made by `probe(queue)`, for who asks again and again; by default a connection is
+    opened and closed. In an event loop: `await asyncio.to_thread(check, queue)`.
+    """
+    own = probe(queue) if client is None else client
+    began = time.monotonic()
+    try:
+        info = own.run(queue.link.inspector.queue())
+    except (RotaError, OSError) as error:
+        return Health((Check(f"{queue.name}: server", False, str(error)),))
+    finally:
+        if client is None:
+            own.close()
+    took = (time.monotonic() - began) * 1000
+    checks = [Check(f"{queue.name}: server", True, f"answered in {took:.1f} ms")]
+    if workers:
+        idle = not info.consumers and info.waiting > 0 and not info.paused
+        text = f"{info.waiting} jobs wait, {info.consumers} consumers"
+        checks.append(Check(f"{queue.name}: workers", not idle, text))
+    return Health(tuple(checks))
+
+
+def signs_of_life(queue: Queue) -> Health:
+    """Whether workers come when the bell calls them, keep the queue's time, and bring back what has
+    fallen due. Blocks, looks a second time after a second where work stands ready and nobody has
+    any, and never raises for an outage."""
+    link = queue.link
+    try:
+        first = last = link.run_sync(link.inspector.pulse())
+        if first.could_work:
+            time.sleep(LOOK_AGAIN_S)
+            last = link.run_sync(link.inspector.pulse())
+    except (RotaError, OSError) as error:
+        return Health((Check(f"{queue.name}: server", False, str(error)),))
+    stands = first.could_work and last.could_work and first.served == last.served
+    silent = last.consumers > 0 and last.beat_age is not None and last.beat_age > SILENT_S
+    late = last.consumers > 0 and last.overdue > OVERDUE_S
+    bell = "work is ready, consumers hold nothing, and none came to take it"
+    beat = f"nobody has kept the queue's time for {last.beat_age or 0:.0f} s"
+    due = f"what fell due {last.overdue:.0f} s ago was not brought back"
+    return Health(
+        (
+            Check(f"{queue.name}: doorbell", not stands, bell if stands else ""),
+            Check(f"{queue.name}: beat", not silent, beat if silent else ""),
+            Check(f"{queue.name}: due", not late, due if late else ""),
+        )
+    )
+
+
+def probe(queue: Queue) -> Client:
+    """A client that gives up soon, for one thread at a time; close it."""
+    return queue.link.own_client(reply_timeout=PATIENCE_S, resend_window=0)

@@ -1,0 +1,238 @@
+"""The figures of queues, read from their servers: by one exporter for each queue.
+
+Totals come with each scrape, by one call. Figures of lanes come from a census, taken beside the
+scrapes: a queue with many lanes needs many calls for it. A census is given with the scrape where
+it is done in time, else with the next; how old it is, is told.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+
+from prometheus_client.core import Metric as Family
+from prometheus_client.registry import Collector
+
+from rota import config, health
+from rota.census import MAX_TOP, Census
+from rota.connection import Client
+from rota.errors import ConfigError, RotaError
+from rota.health import Check, Health
+from rota.metrics.catalogue import OF_QUEUES, Families, labels_of
+from rota.model import QueueInfo
+from rota.queue import Queue
+from rota.timing import Sparingly
+
+logger = logging.getLogger("rota.metrics")
+
+CENSUS_EVERY_S = 10.0
+CENSUS_PART = 20
+"""A census that took long is taken so many times less often: 5 % of the time, at most."""
+CENSUS_PATIENCE_S = 1.0
+"""How long a scrape waits for a census."""
+CENSUS_REPLY_S = 10.0
+EVENTS = (
+    "enqueued",
+    "completed",
+    "retried",
+    "released",
+    "buried",
+    "replayed",
+    "discarded",
+    "cancelled",
+    "purged",
+    "moved",
+)
+
+
+def collector(
+    *queues: Queue, top: int = 0, patience: float = CENSUS_PATIENCE_S
+) -> QueueCollector:
+    """What queues tell of themselves, for one registry.
+
+    `top`: so many lanes of each queue, those that wait longest, are told of by name, and all
+    others together; at most 100. 0 names none: a name is a label, and labels are kept for long.
+    `patience`: how many seconds a scrape waits for a census; where it takes longer, the figures of
+    lanes come with a later one.
+    Collecting blocks, up to some seconds where a server does not answer; then `rota_queue_up` is
+    0. Raises ConfigError.
+    """
+    return QueueCollector(*queues, top=top, patience=patience)
+
+
+class QueueCollector(Collector):
+    """See `collector`. Close it to close its connections."""
+
+    def __init__(
+        self, *queues: Queue, top: int = 0, patience: float = CENSUS_PATIENCE_S
+    ) -> None:
+        if not queues or not all(isinstance(queue, Queue) for queue in queues):
+            raise ConfigError(f"collector: expected a rota.Queue or several, given {queues!r}")
+        config.whole(top, 0, MAX_TOP, "top")
+        labels = labels_of(queues)
+        self._sources = [_Source(queue, labels[queue], top, patience) for queue in queues]
+
+    def describe(self) -> Iterator[Family]:
+        return Families(OF_QUEUES).describe()
+
+    def collect(self) -> Iterator[Family]:
+        families = Families(OF_QUEUES)
+        for source in self._sources:
+            source.read(families)
+        return families.give()
+
+    def health(self) -> Health:
+        """Of each queue: whether its server answers, and the census is taken."""
+        found = Health(())
+        for source in self._sources:
+            found = found.with_others(source.health())
+        return found
+
+    def close(self) -> None:
+        for source in self._sources:
+            source.close()
+
+
+class _Source:
+    """One queue. Scrapes come from any thread, one at a time here."""
+
+    def __init__(self, queue: Queue, label: str, top: int, patience: float) -> None:
+        self._queue = queue
+        self._label = label
+        self._lock = threading.Lock()
+        self._client = health.probe(queue)
+        self._lanes = _Lanes(queue, label, top, patience)
+        self._logs = Sparingly()
+
+    def read(self, families: Families) -> None:
+        name = self._label
+        with self._lock:
+            try:
+                info = self._client.run(self._queue.link.inspector.queue())
+            except (RotaError, OSError) as error:
+                families.add("rota_queue_up", 0, name)
+                if self._logs.allows("queue", error):
+                    logger.warning("queue %s cannot be read: %s", name, error)
+                return
+        families.add("rota_queue_up", 1, name)
+        _add_info(families, name, info)
+        self._lanes.read(families)
+
+    def health(self) -> Health:
+        with self._lock:
+            server = health.check(self._queue, client=self._client)
+        trouble = self._lanes.trouble
+        return server.with_others(
+            Health((Check(f"{self._queue.name}: census", trouble is None, trouble or ""),))
+        )
+
+    def close(self) -> None:
+        with self._lock:
+            self._client.close()
+        self._lanes.close()
+
+
+def _add_info(families: Families, name: str, info: QueueInfo) -> None:
+    def gauge(what: str, value: float | None, *labels: str) -> None:
+        families.add(f"rota_queue_{what}", value, name, *labels)
+
+    for state in ("waiting", "running", "delayed", "dead"):
+        gauge("jobs", getattr(info, state), state)
+    for event in EVENTS:
+        gauge("events_total", info.totals.get(event, 0), event)
+    gauge("permits", info.permits)
+    gauge("ceiling", info.ceiling)
+    gauge("paused", info.paused)
+    gauge("consumers", info.consumers)
+    gauge("unattended", info.waiting > 0 and not info.consumers and not info.paused)
+    gauge("lanes_waiting", info.lanes_waiting)
+    gauge("lanes_ready", info.lanes_ready)
+    gauge("lanes_paused", info.lanes_paused)
+
+
+class _Lanes:
+    """The last census of a queue, and the thread that takes the next."""
+
+    def __init__(self, queue: Queue, label: str, top: int, patience: float) -> None:
+        self._queue = queue
+        self._label = label
+        self._top = top
+        self._patience = patience
+        self._lock = threading.Lock()
+        self._client: Client | None = None
+        self._census: Census | None = None
+        self._taken = 0.0
+        self._took = 0.0
+        self._next = 0.0
+        self._thread: threading.Thread | None = None
+        self._logs = Sparingly()
+        self.trouble: str | None = None
+
+    def read(self, families: Families) -> None:
+        with self._lock:
+            thread = self._thread
+            if thread is not None and not thread.is_alive():
+                thread = self._thread = None
+            if thread is None and time.monotonic() >= self._next:
+                thread = threading.Thread(target=self._take, name="rota-census", daemon=True)
+                self._thread = thread
+                thread.start()
+        if thread is not None:
+            thread.join(self._patience)
+        if self._census is not None:
+            self._add(families, self._census)
+
+    def _take(self) -> None:
+        queue, began = self._queue, time.monotonic()
+        try:
+            if self._client is None:
+                self._client = queue.link.own_client(
+                    reply_timeout=CENSUS_REPLY_S, resend_window=CENSUS_REPLY_S
+                )
+            self._census = self._client.run(queue.link.lane_census.census(self._top))
+        except Exception as error:  # whatever it was: the next scrape tries again
+            self.trouble = f"{type(error).__name__}: {error}"
+            if self._logs.allows("census", error):
+                logger.warning("the lanes of queue %s cannot be read: %s", queue.name, error)
+        else:
+            self.trouble = None
+            self._taken, self._took = began, time.monotonic() - began
+        self._next = time.monotonic() + max(
+            CENSUS_EVERY_S, CENSUS_PART * (time.monotonic() - began)
+        )
+
+    def _add(self, families: Families, census: Census) -> None:
+        name = self._label
+        families.add("rota_census_age_seconds", time.monotonic() - self._taken, name)
+        families.add("rota_census_seconds", self._took, name)
+        families.add("rota_queue_oldest_wait_seconds", census.oldest_wait or 0.0, name)
+        families.add("rota_lane_wait_max_seconds", census.ready_wait or 0.0, name)
+        families.add("rota_fairness_index", census.index, name)
+        families.add("rota_lane_share_ratio", census.least, name, "least")
+        families.add("rota_lane_share_ratio", census.most, name, "most")
+        for state, n in census.lanes.items():
+            families.add("rota_lanes", n, name, state.replace(" ", "_"))
+        if self._top:
+            self._add_top(families, census)
+
+    def _add_top(self, families: Families, census: Census) -> None:
+        rows = [
+            (str(rank), lane.name, lane.waiting, lane.running, lane.oldest_wait)
+            for rank, lane in enumerate(census.top, start=1)
+        ]
+        others = census.others
+        rows.append(("other", "", others.waiting, others.running, others.oldest_wait))
+        for rank, lane, waiting, running, wait in rows:
+            labels = (self._label, rank, lane)
+            families.add("rota_top_lane_waiting", waiting, *labels)
+            families.add("rota_top_lane_running", running, *labels)
+            families.add("rota_top_lane_oldest_wait_seconds", wait or 0.0, *labels)
+
+    def close(self) -> None:
+        """A census under way ends by itself, with its connection."""
+        if self._thread is not None:
+            self._thread.join(self._patience)
+        if self._client is not None:
+            self._client.close()

@@ -1,0 +1,72 @@
+"""The numbers of one worker process: what its meters have counted, and how it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import Metric as Family
+from prometheus_client.registry import Collector
+
+from rota.fetcher import Fetcher
+from rota.meter import Meter
+from rota.metrics.catalogue import OF_WORKERS, Families, labels_of
+from rota.queue import Queue
+from rota.worker import Worker
+
+
+def worker_collector(worker: Worker) -> WorkerCollector:
+    """What a worker of this process counts, from now on, for one registry."""
+    return WorkerCollector(worker)
+
+
+class WorkerCollector(Collector):
+    """See `worker_collector`. Reads plain numbers; may be asked from any thread."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._labels = labels_of(worker.queues)
+        self._meters: dict[Queue, Meter] = {queue: Meter() for queue in worker.queues}
+        for queue, meter in self._meters.items():
+            worker.observe(queue, meter)
+
+    def describe(self) -> Iterator[Family]:
+        return Families(OF_WORKERS).describe()
+
+    def collect(self) -> Iterator[Family]:
+        families = Families(OF_WORKERS)
+        families.add("rota_worker_slots", self._worker.config.concurrency)
+        families.add("rota_worker_ready", self._worker.health().healthy)
+        families.add("rota_worker_loop_lag_seconds", self._worker.lag)
+        for queue, meter in self._meters.items():
+            _add_meter(families, self._labels[queue], meter)
+        for fetcher in self._worker.fetchers:
+            _add_parts(families, self._labels[fetcher.queue], fetcher)
+        return families.give()
+
+
+def _add_meter(families: Families, name: str, meter: Meter) -> None:
+    for (task, outcome), n in meter.jobs.copy().items():
+        families.add("rota_jobs_settled_total", n, name, task, outcome)
+    for task, runs in meter.runs.copy().items():
+        families.add("rota_job_run_seconds", runs, name, task)
+    for task, attempts in meter.attempts.copy().items():
+        families.add("rota_job_attempts", attempts, name, task)
+    families.add("rota_job_wait_seconds", meter.waits, name)
+    families.add("rota_leases_lost_total", meter.leases_lost, name)
+    families.add("rota_redis_errors_total", meter.errors, name, "fetch")
+    for script, seconds in meter.calls.items():
+        families.add("rota_redis_seconds", seconds, name, script)
+
+
+def _add_parts(families: Families, name: str, fetcher: Fetcher) -> None:
+    """What the process shares in one queue with all its consumers."""
+    keeper = fetcher.queue.station.keeper
+    families.add("rota_worker_busy", len(fetcher.running_jobs), name)
+    for cause in ("token", "timer", "beat", "work", "lost"):
+        wakeups = fetcher.wakeups.get(cause, 0)
+        families.add("rota_doorbell_wakeups_total", wakeups, name, cause)
+    families.add("rota_redis_errors_total", fetcher.doorbell_errors, name, "doorbell")
+    families.add("rota_redis_errors_total", keeper.errors, name, "lease")
+    families.add("rota_lease_renewals_total", keeper.renewals, name)
+    for script, seconds in keeper.calls.items():
+        families.add("rota_redis_seconds", seconds, name, script)
