@@ -17,6 +17,7 @@ from benchmarks import (
     floor,
     idle,
     lanes,
+    pages,
     peers,
     processes,
     shapes,
@@ -40,6 +41,7 @@ PARTS: dict[str, Part] = {
     "delays": delays.run,
     "idle": idle.run,
     "fairness": fairness.run,
+    "pages": pages.run,
     "peers": peers.run,
 }
 TCP_ONLY = frozenset({"peers"})

@@ -1,8 +1,8 @@
 """Runs one contestant's enqueuer and worker against the server, and reads their clocks.
 
-The clock of enqueueing is the enqueuer's: it starts after some jobs that warm it up. The clock of
-working is the worker's: from the first job it handles to the last that counts, with enough jobs
-waiting behind that one that the worker never runs dry. So neither a start nor an end is in it.
+Each clock is in the program that is measured: the enqueuer's runs while it enqueues, the worker's
+from one job it handles to the last. Both start late, after a fifth of all jobs, so that neither
+a program's start nor a compiler's warming up is in the figure.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Contest:
         return ("batch", "at_once") if self.contestant.coroutines else ("batch",)
 
     def enqueue(self, mode: Mode, jobs: int) -> float:
-        """Jobs enqueued per second; they and a few more are on the server afterwards."""
+        """Jobs enqueued per second; they and those of the warm-up are on the server afterwards."""
         self.server.raw.flushall()
         program = self.contestant.program
         words = (

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Literal
 
 from benchmarks.peers.catalogue import Contestant
 from benchmarks.peers.contest import Contest, Mode
 from benchmarks.peers.environments import CannotRun, Environment, prepare
 from benchmarks.server import Server
 
+Measure = Mode | Literal["work"]
+WORK: Literal["work"] = "work"
+MEASURES: Sequence[Measure] = (WORK, "batch", "at_once")
 REHEARSAL = 1_000
 FEWEST, MOST = 1_000, 200_000
 """Jobs of one measurement."""
@@ -21,9 +25,11 @@ class Result:
     """One contestant's jobs per second in each round; or why it has none."""
 
     contestant: Contestant
-    work: Sequence[float] = ()
-    enqueue: Mapping[Mode, Sequence[float]] = field(default_factory=dict)
+    rates: Mapping[Measure, Sequence[float]] = field(default_factory=dict)
     skipped: str = ""
+
+    def of(self, measure: Measure) -> Sequence[float]:
+        return self.rates.get(measure, ())
 
 
 class Entry:
@@ -33,36 +39,32 @@ class Entry:
         self.contestant = contestant
         self._spare = spare
         self._contest: Contest | None = None
-        self._jobs: dict[str, int] = {}
-        self._work: list[float] = []
-        self._enqueue: dict[Mode, list[float]] = {}
+        self._jobs: dict[Measure, int] = {}
+        self._rates: dict[Measure, list[float]] = {}
         self._skipped = ""
 
     def install(self, server: Server) -> None:
         with self._guarded():
             self._contest = Contest(self.contestant, self._environment(), server)
 
-    def rehearse(self, seconds: float) -> None:
-        """Runs each measurement in small, uncounted, to have the others take about `seconds`."""
+    def run(self, measure: Measure, seconds: float) -> None:
+        """The first run of a measure is small and not counted: it tells how many jobs the next
+        one takes to last about `seconds`."""
         with self._guarded():
             contest = self._entered()
-            for mode in contest.modes:
-                self._jobs[mode] = _jobs(contest.enqueue(mode, REHEARSAL), seconds)
-            self._jobs["work"] = _jobs(contest.work(REHEARSAL), seconds)
-
-    def round(self) -> None:
-        with self._guarded():
-            contest = self._entered()
-            for mode in contest.modes:
-                rate = contest.enqueue(mode, self._jobs[mode])
-                self._enqueue.setdefault(mode, []).append(rate)
-            self._work.append(contest.work(self._jobs["work"]))
+            if measure not in (*contest.modes, WORK):
+                return
+            jobs = self._jobs.get(measure, REHEARSAL)
+            rate = contest.work(jobs) if measure == WORK else contest.enqueue(measure, jobs)
+            if measure in self._jobs:
+                self._rates.setdefault(measure, []).append(rate)
+            self._jobs[measure] = _jobs(rate, seconds)
 
     @property
     def result(self) -> Result:
         if self._skipped:
             return Result(self.contestant, skipped=self._skipped)
-        return Result(self.contestant, self._work, self._enqueue)
+        return Result(self.contestant, self._rates)
 
     def _environment(self) -> Environment:
         try:

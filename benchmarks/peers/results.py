@@ -2,73 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median
 
-from benchmarks.peers.contest import Mode
-from benchmarks.peers.entry import Result
+from benchmarks.peers.entry import MEASURES, Measure, Result
 from benchmarks.report import Figure, figure, ratio, shown, skipped
 
-WORK_NODE, WORK_PYTHON, ENQUEUE_NODE = 3.0, 15.0, 4.0
+WORK_NODE, WORK_PYTHON, BATCH_NODE = 3.0, 15.0, 4.0
 """Targets: rota's jobs per second in those of BullMQ, of the best Python peer, of addBulk."""
 NODE = "bullmq"
-
-_MODES: Mapping[str, Mode] = {"batches": "batch", "at once": "at_once"}
-_TITLES = {
-    "work": "{}: work off, one process, no-op",
-    "batches": "{}: enqueue, {}",
-    "at once": "{}: enqueue, 50 tasks at once",
-}
+TITLES = {"work": "work", "batch": "enqueue by 100", "at_once": "enqueue, 50 at once"}
 
 
 def figures(ours: Result, others: Sequence[Result]) -> list[Figure]:
     """Per measure the contestants, the fastest first; the skipped; the targets."""
-    ran = [other for other in others if not other.skipped]
     found = []
-    for what in _TITLES:
-        rows = [
-            _row(what, result, ours)
-            for result in [ours, *ran]
-            if _samples(what, result)
-        ]  # fmt: skip
-        found += sorted(rows, key=lambda row: -row.value)
-    found += [skipped(other.contestant.title, other.skipped) for other in others if other.skipped]
-    return [*found, *_targets(ours, ran)]
+    for measure in MEASURES:
+        ran = [result for result in (ours, *others) if result.of(measure)]
+        found += sorted((_row(measure, one, ours) for one in ran), key=lambda row: -row.value)
+    found += [
+        skipped(result.contestant.title, result.skipped)
+        for result in (ours, *others)
+        if result.skipped
+    ]
+    return found + (_targets(ours, others) if ours.of("work") else [])
 
 
-def _samples(what: str, result: Result) -> Sequence[float]:
-    return result.work if what == "work" else result.enqueue.get(_MODES[what], ())
+def _row(measure: Measure, result: Result, ours: Result) -> Figure:
+    contestant, rates = result.contestant, result.of(measure)
+    notes = []
+    if result is not ours and ours.of(measure):
+        notes.append(f"rota {shown(ratio('', ours.of(measure), rates).value)} ×")
+    if measure == "work":
+        notes.append(contestant.note)
+    one_by_one = measure == "batch" and not contestant.batches
+    title = "enqueue one by one" if one_by_one else TITLES[measure]
+    return figure(f"{title}: {contestant.title}", rates, "jobs/s", note="; ".join(notes))
 
 
-def _row(what: str, result: Result, ours: Result) -> Figure:
-    contestant = result.contestant
-    call = "calls of 100" if contestant.batches else "one by one"
-    notes = [contestant.note] if what == "work" else []
-    if result is not ours:
-        rates = ratio("", _samples(what, ours), _samples(what, result))
-        notes.insert(0, f"rota {shown(rates.value)} ×")
-    title = _TITLES[what].format(contestant.title, call)
-    return figure(title, _samples(what, result), "jobs/s", note="; ".join(notes))
-
-
-def _targets(ours: Result, ran: Sequence[Result]) -> list[Figure]:
+def _targets(ours: Result, others: Sequence[Result]) -> list[Figure]:
     found = []
-    node = next((one for one in ran if one.contestant.name == NODE), None)
-    if node is not None:
+    ran = [other for other in others if other.of("work")]
+    for node in (one for one in ran if one.contestant.name == NODE):
         found += [
-            ratio("work, rota : BullMQ", ours.work, node.work, at_least=WORK_NODE),
-            ratio(
-                "enqueue, rota : BullMQ, calls of 100",
-                _samples("batches", ours), _samples("batches", node), at_least=ENQUEUE_NODE,
-            ),
-        ]  # fmt: skip
+            _target("work, rota : BullMQ", "work", ours, node, WORK_NODE),
+            _target("enqueue by 100, rota : BullMQ", "batch", ours, node, BATCH_NODE),
+        ]
     pythons = [one for one in ran if not one.contestant.node]
     if pythons:
-        best = max(pythons, key=lambda one: median(one.work))
-        found.append(
-            ratio(
-                "work, rota : the best Python peer",
-                ours.work, best.work, at_least=WORK_PYTHON, note=best.contestant.title,
-            )
-        )  # fmt: skip
+        best = max(pythons, key=lambda one: median(one.of("work")))
+        found.append(_target("work, rota : the best Python peer", "work", ours, best, WORK_PYTHON))
     return found
+
+
+def _target(name: str, measure: Measure, ours: Result, other: Result, least: float) -> Figure:
+    return ratio(
+        name,
+        ours.of(measure),
+        other.of(measure),
+        at_least=least,
+        note=other.contestant.title,
+    )

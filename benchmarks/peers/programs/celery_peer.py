@@ -1,4 +1,4 @@
-"""Celery: kombu's lists; the main thread fetches, a pool of threads runs."""
+"""Celery: kombu's lists; one thread fetches and runs."""
 
 from __future__ import annotations
 

@@ -26,7 +26,8 @@ settings = {
 
 async def _single(i: int) -> object:
     tenant, n, note = arguments(i)
-    return await queue.enqueue("noop", tenant=tenant, n=n, note=note, ttl=-1)  # no result is kept
+    # No result is kept; a second try, else a crash ends the job.
+    return await queue.enqueue("noop", tenant=tenant, n=n, note=note, ttl=-1, retries=2)
 
 
 def enqueue() -> None:

@@ -1,0 +1,174 @@
+"""Who may see and do what."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import inspect
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from starlette.requests import Request
+
+from rota.errors import ConfigError
+from rota.names import shown
+from rota.web.origin import host_is_loopback, is_forwarded, is_local, peer_is_loopback
+
+T = TypeVar("T")
+MAX_SCOPE = 100
+"""Most lanes of a scope: each is asked for by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What an action is about. `kind`: queue, lane, sequence, job, dead, worker or doctor.
+
+    `name`: of the lane (a sequence's is its lane), the job or the consumer; None: any of them,
+    asked where a list wants to know whether to offer the action at all.
+    """
+
+    queue: str
+    kind: str
+    name: str | None = None
+
+
+Authorize = Callable[[Request, str, Target], bool | Awaitable[bool]]
+LaneScope = Callable[[Request], "Collection[str] | Awaitable[Collection[str] | None] | None"]
+Credentials = tuple[str, str] | Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who asks. `scope`: the lanes it is kept to; None: all."""
+
+    who: str
+    may_change: bool
+    scope: frozenset[str] | None
+
+
+class Refused(Exception):
+    """The request ends here, with this status and sentence."""
+
+    def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+        self.headers = dict(headers or {})
+
+
+class Access:
+    """The rules of one dashboard.
+
+    Without `auth` and `authorize`, changes come from this machine only. `read_only` True: from
+    nobody; False: from whoever gets here, which says that something in front keeps others out.
+    """
+
+    def __init__(
+        self,
+        *,
+        authorize: Authorize | None,
+        auth: Credentials | None,
+        read_only: bool | None,
+        lane_scope: LaneScope | None,
+    ) -> None:
+        self._authorize = authorize
+        self._users = _users(auth)
+        self._read_only = read_only
+        self._lane_scope = lane_scope
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing says who may come in."""
+        return self._users is None and self._authorize is None
+
+    async def enter(self, request: Request) -> Visitor:
+        """Raises Refused for who may not come in at all."""
+        user = self._user(request)
+        scope = None
+        if self._lane_scope is not None:
+            scope = await answer(self._lane_scope(request))
+        return Visitor(
+            who=user or _host_user(request) or (request.client.host if request.client else "-"),
+            may_change=self._may_change(request),
+            scope=None if scope is None else checked_scope(scope),
+        )
+
+    def _user(self, request: Request) -> str | None:
+        if self._users is not None:
+            name, password = _basic(request)
+            # Compared whether the name is known or not: the time tells nothing.
+            expected = self._users.get(name, "")
+            right = hmac.compare_digest(password.encode(), expected.encode())
+            if not (right and name in self._users):
+                raise Refused(
+                    401,
+                    "A name and a password are needed.",
+                    {"www-authenticate": 'Basic realm="rota", charset="UTF-8"'},
+                )
+            return name
+        foreign = peer_is_loopback(request) and not host_is_loopback(request)
+        if self.is_open and self._read_only is None and foreign and not is_forwarded(request):
+            raise Refused(
+                403,
+                "This dashboard asks for no password and so answers only to addresses of its own "
+                "machine. Give it auth=, authorize=, or read_only= to use it under this name.",
+            )
+        return None
+
+    def _may_change(self, request: Request) -> bool:
+        if self._read_only is not None:
+            return not self._read_only
+        return not self.is_open or is_local(request)
+
+    async def may(self, request: Request, visitor: Visitor, action: str, target: Target) -> bool:
+        """Whether this visitor may do that; `read` is what every page asks."""
+        if action != "read" and not visitor.may_change:
+            return False
+        if self._authorize is None:
+            return True
+        return await answer(self._authorize(request, action, target)) is True
+
+
+async def answer(given: T | Awaitable[T]) -> T:
+    if inspect.isawaitable(given):
+        awaited: T = await given
+        return awaited
+    return given
+
+
+def checked_scope(scope: Collection[str]) -> frozenset[str]:
+    if isinstance(scope, str) or len(scope) > MAX_SCOPE:
+        raise ConfigError(
+            f"lane_scope: expected None or at most {MAX_SCOPE} names of lanes, given {shown(scope)}"
+        )
+    return frozenset(scope)
+
+
+def _users(auth: Credentials | None) -> dict[str, str] | None:
+    if auth is None:
+        return None
+    users = dict([auth]) if isinstance(auth, tuple) else dict(auth)
+    words = [word for pair in users.items() for word in pair]
+    if not words or not all(words):
+        raise ConfigError("auth: expected (user, password) or {user: password}, none of them empty")
+    return users
+
+
+def _basic(request: Request) -> tuple[str, str]:
+    scheme, _, encoded = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "basic":
+        return "", ""
+    try:
+        text = base64.b64decode(encoded, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return "", ""
+    name, _, password = text.partition(":")
+    return name, password
+
+
+def _host_user(request: Request) -> str | None:
+    """Who the application around the dashboard says it is (Starlette's authentication)."""
+    name = getattr(request.scope.get("user"), "display_name", None)
+    return name if isinstance(name, str) and name else None

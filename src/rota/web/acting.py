@@ -1,0 +1,135 @@
+"""Changes: asked for by a form of this site, allowed, carried out, and logged."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from collections.abc import Mapping
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from rota.errors import RotaError
+from rota.names import shown
+from rota.web.access import Refused
+from rota.web.actions import ACTIONS, Action
+from rota.web.origin import is_same_origin
+from rota.web.view import View
+
+audit = logging.getLogger("rota.audit")
+
+MAX_FORM_BYTES = 1024 * 1024
+PATIENCE_S = 10.0
+"""What takes longer goes on while the browser is told so."""
+SAID = "rota_said"
+SAID_CHARS = 500
+
+
+async def act(view: View, name: str) -> Response:
+    """Carries out one action and leads back to the page it was asked from."""
+    form = await read_form(view.request)
+    action = ACTIONS.get(name)
+    if action is None:
+        raise Refused(404, "There is no such action.")
+    target = form.get(action.subject, "") if action.subject else None
+    try:
+        if not is_same_origin(view.request):
+            raise Refused(403, "Changes are accepted from the pages of this dashboard only.")
+        await _check(view, name, action, target)
+        said = await _carry_out(view, action, form)
+    except (Refused, RotaError, TimeoutError) as error:
+        _log(view, name, target, "refused" if isinstance(error, Refused) else "failed", str(error))
+        raise
+    _log(view, name, target, "done", said)
+    await view.watch.refresh()
+    return _back(view, form.get("back", ""), said)
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """The fields of a form; of several with one name the last. Raises Refused where it is large."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_FORM_BYTES:
+            raise Refused(413, f"A form may have {MAX_FORM_BYTES:,} bytes.")
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise Refused(415, "Changes are forms: application/x-www-form-urlencoded.")
+    try:
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
+    except ValueError:
+        raise Refused(400, "The form cannot be read.") from None
+
+
+async def _check(view: View, name: str, action: Action, target: str | None) -> None:
+    if not view.visitor.may_change:
+        raise Refused(403, "This dashboard is read-only for you.")
+    if view.scope is not None:
+        await action.check_scope(view, target)
+    kind = name.partition(".")[0]
+    asked = view.target(kind, target or None)
+    if not await view.site.access.may(view.request, view.visitor, name, asked):
+        raise Refused(403, f"You may not do that: {name}.")
+
+
+async def _carry_out(view: View, action: Action, form: Mapping[str, str]) -> str:
+    task: asyncio.Task[str] = view.site.spawn(action.run(view, form))
+    done, _ = await asyncio.wait([task], timeout=PATIENCE_S)
+    if not done:
+        task.add_done_callback(_log_late)
+        return "It is being carried out, page by page; look again in a while."
+    return task.result()
+
+
+def _log_late(task: asyncio.Task[str]) -> None:
+    if task.cancelled():
+        audit.warning("the last long action was broken off")
+    elif task.exception() is not None:
+        audit.warning("the last long action failed: %s", task.exception())
+    else:
+        audit.info("the last long action ended: %s", task.result())
+
+
+def _log(view: View, name: str, target: str | None, outcome: str, said: str) -> None:
+    """One line; texts of others are quoted, so that they cannot pass for a line of their own."""
+    client = view.request.client
+    audit.log(
+        logging.INFO if outcome == "done" else logging.WARNING,
+        "%s by %s from %s: %s queue=%s target=%s: %s",
+        outcome,
+        shown(view.visitor.who),
+        client.host if client else "-",
+        name,
+        view.queue.name,
+        shown(target),
+        shown(said),
+        extra={
+            "who": view.visitor.who,
+            "action": name,
+            "queue": view.queue.name,
+            "target": target,
+            "outcome": outcome,
+        },
+    )
+
+
+def _back(view: View, back: str, said: str) -> Response:
+    """Only to a page of this queue; a word of another site leads to the overview."""
+    home = view.link()
+    safe = back.startswith(home) and back.isprintable() and "\\" not in back
+    response = RedirectResponse(back if safe else home, status_code=303)
+    text = base64.urlsafe_b64encode(said[:SAID_CHARS].encode()).decode()
+    response.set_cookie(
+        SAID, text, max_age=30, path=f"{view.base}/", httponly=True, samesite="strict"
+    )
+    return response
+
+
+def said_before(request: Request) -> str:
+    """What the last action said, told once."""
+    try:
+        return base64.urlsafe_b64decode(request.cookies.get(SAID, "")).decode()[:SAID_CHARS]
+    except ValueError:
+        return ""

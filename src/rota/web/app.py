@@ -1,0 +1,205 @@
+"""The dashboard as an ASGI application: routes, and what every request goes through."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from http import HTTPStatus
+from urllib.parse import quote
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from rota.errors import ConfigError, RotaError
+from rota.queue import Queue
+from rota.web import probes
+from rota.web.access import Access, Authorize, Credentials, LaneScope, Refused, Target
+from rota.web.acting import SAID, act, said_before
+from rota.web.actions import ACTIONS
+from rota.web.answers import Headers
+from rota.web.pages import PAGES
+from rota.web.payload import Redact
+from rota.web.render import render
+from rota.web.site import Site
+from rota.web.stream import stream
+from rota.web.view import View
+
+PATIENCE_S = 8.0
+"""How long a page waits for the server."""
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def dashboard(
+    queue: Queue,
+    *queues: Queue,
+    authorize: Authorize | None = None,
+    auth: Credentials | None = None,
+    read_only: bool | None = None,
+    lane_scope: LaneScope | None = None,
+    redact: Redact | None = None,
+) -> Starlette:
+    """A dashboard of these queues, to be served or mounted under any prefix, also several times.
+
+    `auth`: (user, password), or {user: password}, asked for as HTTP basic authentication.
+    `authorize(request, action, target)` says yes (True) or no to everything: `read` of each page,
+    and each change, such as `lane.pause`; see `rota.web.Target`. Without both, changes come from
+    this machine only. `read_only`: True refuses all changes, False allows them to whoever gets
+    here, for a dashboard behind an application's own login. `lane_scope(request)` gives the lanes
+    a visitor is kept to, at most 100, or None for all. `redact(task, arguments)` gives what to
+    show of a job's arguments. Hooks may be async. Every change is a line of the logger
+    `rota.audit`. Raises ConfigError.
+    """
+    access = Access(authorize=authorize, auth=auth, read_only=read_only, lane_scope=lane_scope)
+    site = Site([queue, *queues], access, redact)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        await site.close()
+
+    app = Starlette(
+        routes=_routes(site),
+        middleware=[Middleware(Headers)],
+        exception_handlers={HTTPException: _http_error, Refused: _refused, RotaError: _failed,
+                            TimeoutError: _failed},
+        lifespan=lifespan,
+    )  # fmt: skip
+    app.state.site = site
+    return app
+
+
+def _routes(site: Site) -> list[Route | Mount]:
+    async def home(request: Request) -> Response:
+        return await _home(site, request)
+
+    async def page(request: Request) -> Response:
+        return await _show(site, request, request.path_params.get("page", ""))
+
+    async def events(request: Request) -> Response:
+        return await stream(await _view(site, request, request.query_params.get("page", "")))
+
+    async def action(request: Request) -> Response:
+        view = await _view(site, request, "", reads=False)
+        return await act(view, request.path_params["action"])
+
+    return [
+        Route("/", home),
+        Route("/q/{slug}/", page),
+        Route("/q/{slug}/events", events),
+        Route("/q/{slug}/do/{action}", action, methods=["POST"]),
+        Route("/q/{slug}/{page}", page),
+        *probes.routes(site),
+        Mount("/static", StaticFiles(packages=[("rota.web", "static")])),
+    ]
+
+
+def base_of(request: Request) -> str:
+    """Where the dashboard is mounted, '' at the root."""
+    return quote(str(request.scope.get("root_path", ""))).rstrip("/")
+
+
+async def _home(site: Site, request: Request) -> Response:
+    visitor = await site.access.enter(request)
+    base = base_of(request)
+    if len(site.boards) == 1:
+        return RedirectResponse(f"{base}/q/{next(iter(site.boards))}/", status_code=307)
+    boards = [
+        board
+        for board in site.boards.values()
+        if await site.access.may(request, visitor, "read", Target(board.queue.name, "queue"))
+    ]
+    seen = {}
+    if visitor.scope is None:
+        shown = await asyncio.gather(*(board.watch.now(patience=1) for board in boards))
+        seen = {board.slug: snapshot for board, snapshot in zip(boards, shown, strict=True)}
+    return HTMLResponse(render("queues.html", {"base": base, "boards": boards, "seen": seen}))
+
+
+async def _view(site: Site, request: Request, page: str, *, reads: bool = True) -> View:
+    """Who asks, of which queue. Raises Refused, before anything of the queue is read."""
+    visitor = await site.access.enter(request)
+    board = site.boards.get(request.path_params["slug"])
+    if board is None or page not in PAGES:
+        raise Refused(404, "There is no such page.")
+    view = View(site, board, request, visitor, page, base_of(request))
+    asked = view.target("queue")
+    if reads and not await site.access.may(request, visitor, "read", asked):
+        raise Refused(403, "You may not see this queue.")
+    if reads and PAGES[page].whole_queue and visitor.scope is not None:
+        raise Refused(403, "This page concerns more lanes than yours.")
+    return replace(view, allowed=await _allowed(view)) if reads else view
+
+
+async def _allowed(view: View) -> frozenset[str]:
+    page = PAGES[view.page]
+    name = view.text(page.subject) if page.subject else None
+    return frozenset(
+        [
+            action
+            for action in page.actions
+            if (view.scope is None or ACTIONS[action].is_scoped)
+            and await view.site.access.may(
+                view.request,
+                view.visitor,
+                action,
+                view.target(action.partition(".")[0], name or None),
+            )
+        ]
+    )
+
+
+async def _show(site: Site, request: Request, name: str) -> Response:
+    view = await _view(site, request, name)
+    page = PAGES[name]
+    async with asyncio.timeout(PATIENCE_S):
+        facts = await page.facts(view)
+    said = said_before(request)
+    common = {"view": view, "page": page, "pages": PAGES, "said": said, "site": site}
+    if "seen" not in facts:
+        facts["seen"] = await view.watch.now(patience=1)
+    html = render(f"{name or 'overview'}.html", {**common, **facts})
+    response = HTMLResponse(html)
+    if said:
+        response.delete_cookie(SAID, path=f"{view.base}/", httponly=True, samesite="strict")
+    return response
+
+
+# ── errors ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _error_page(request: Request, status: int, text: str) -> Response:
+    context = {
+        "base": base_of(request),
+        "status": status,
+        "title": HTTPStatus(status).phrase,
+        "text": text,
+    }
+    return HTMLResponse(render("error.html", context), status_code=status)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    response = _error_page(request, error.status, error.text)
+    response.headers.update(error.headers)
+    return response
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    response = _error_page(request, error.status_code, "There is no such page.")
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    if isinstance(error, ConfigError):
+        return _error_page(request, 400, str(error))
+    said = str(error) or "it is silent"
+    return _error_page(request, 503, f"The server of this queue does not serve: {said}")

@@ -1,0 +1,112 @@
+"""What a look at a queue saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from rota.model import LaneInfo, QueueInfo
+from rota.shares import LaneShare, Shares
+
+KEPT_LANES = 500
+"""Lanes a look keeps of each order; with fewer in the queue it has them all."""
+SERIES = 8
+"""Lanes with a colour of their own in the picture of shares; the rest is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Totals at one moment; `enqueued` and `completed` since the queue began."""
+
+    at: float
+    waiting: int
+    running: int
+    enqueued: int
+    completed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Jobs a second."""
+
+    into: float
+    out: float
+
+
+@dataclass(frozen=True, slots=True)
+class LaneRow:
+    """A lane, and its share where it wanted turns of late."""
+
+    info: LaneInfo
+    share: LaneShare | None = None
+
+    @property
+    def hurt(self) -> tuple[float, float, str]:
+        """Who lacks most of the share due comes first, then who has waited longest."""
+        behind = self.share.behind if self.share and self.share.behind > 0.05 else 0.0
+        return -round(behind, 2), -(self.info.oldest_wait or 0.0), self.info.name
+
+
+@dataclass(frozen=True, slots=True)
+class LaneLook:
+    """One look over all lanes. `complete`: `rows` are all the lanes there are; else those that
+    hurt most, and `orders` has the first by other figures. `took`: seconds it went on for.
+    `is_whole`: no part of it is of the look before."""
+
+    at: float = 0.0
+    took: float = 0.0
+    shares: Shares | None = None
+    rows: Sequence[LaneRow] = ()
+    complete: bool = False
+    orders: Mapping[str, Sequence[LaneRow]] = field(default_factory=dict)
+    is_whole: bool = False
+
+    def with_rows(self, rows: Iterable[LaneRow]) -> LaneLook:
+        """Who hurts most first."""
+        return replace(self, rows=sorted(rows, key=lambda row: row.hurt)[:KEPT_LANES])
+
+    @property
+    def oldest_wait(self) -> float | None:
+        return max((r.info.oldest_wait for r in self.rows if r.info.oldest_wait), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What lanes were given at one moment: the first few by name, and all others together."""
+
+    at: float
+    given: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What is known of a queue now. `info` is None for who sees only some lanes, whose figures are
+    then those of these lanes. `trouble`: why the newest look failed; the rest is older."""
+
+    number: int
+    at: float
+    info: QueueInfo | None
+    history: tuple[Point, ...] = ()
+    lanes: LaneLook | None = None
+    slices: tuple[Slice, ...] = ()
+    trouble: str | None = None
+
+    @property
+    def rates(self) -> Rates | None:
+        """Over the last seconds."""
+        if len(self.history) < 2:
+            return None
+        new = self.history[-1]
+        old = next((p for p in self.history if new.at - p.at <= 10), self.history[-2])
+        span = new.at - old.at
+        if span <= 0:
+            return None
+        return Rates(
+            max(0, new.enqueued - old.enqueued) / span, max(0, new.completed - old.completed) / span
+        )
+
+    @property
+    def nobody_works(self) -> bool:
+        """Work waits that could run, and no worker is there."""
+        info = self.info
+        return info is not None and not info.consumers and info.lanes_waiting > 0

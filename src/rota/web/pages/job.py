@@ -1,0 +1,24 @@
+"""One job: its life in times, its errors, its arguments, and why it is not running."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rota import names
+from rota.web.access import Refused
+from rota.web.payload import shown_payload
+from rota.web.view import View
+
+
+async def facts(view: View) -> dict[str, Any]:
+    id = names.job_id(view.text("id"))
+    handle = view.queue.job(id)
+    info = await handle.info()
+    if info is None:
+        raise Refused(404, f"There is no job {id}: never enqueued, done, or deleted.")
+    view.must_see(info.lane, "job")
+    return {
+        "job": info,
+        "explained": await handle.explain(),
+        "payload": shown_payload(info.task, info.payload, view.site.redact),
+    }

@@ -1,0 +1,140 @@
+"""Who waits because of whom: lanes, what they were given and what was due to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rota import names
+from rota.errors import ConfigError
+from rota.names import shown
+from rota.web.looks import LaneRow, Slice, Snapshot
+from rota.web.view import View
+from rota.web.watch import ORDERS
+
+ROWS = 100
+SERIES = 8
+ORDER_NAMES = {
+    "hurt": "who hurts most",
+    "oldest_wait": "oldest wait",
+    "waiting": "waiting",
+    "running": "running",
+    "served": "served of late",
+    "all": "all, page by page",
+}
+
+
+async def facts(view: View) -> dict[str, Any]:
+    order = view.text("order") or "hurt"
+    if order not in ORDER_NAMES:
+        order = "hurt"
+    name = view.text("name")
+    if name:
+        view.must_see(names.lane_name(name), "lane")
+        rows = [LaneRow(await view.queue.lane(name).info())]
+        seen = await view.watch.now(patience=1)
+        return {**_picture(seen), **_listed(rows, "named"), "name": name}
+    if order == "all" and view.scope is None:
+        cursor, found = await view.queue.link.run(
+            view.queue.link.inspector.lanes_page(_cursor(view.text("cursor")))
+        )
+        following = cursor or None
+        seen = await view.watch.now()
+        rows = [LaneRow(info) for info in found]
+        return {**_picture(seen), **_listed(rows, order, following=following)}
+    seen = await view.watch.now(order=order)
+    if seen.lanes is None:
+        return {**_picture(seen), **await _first(view, order)}
+    return told(seen, order)
+
+
+def told(seen: Snapshot, order: str) -> dict[str, Any]:
+    """From the last look, without asking anybody."""
+    look = seen.lanes
+    assert look is not None
+    if order == "hurt" or look.complete:
+        rows = list(look.rows)
+        figure = next((one for one in ORDERS if one == order), None)
+        if figure is not None:
+            rows.sort(key=lambda row: (-row.info.rank(figure), row.info.name))
+    else:
+        rows = list(look.orders.get(order, ()))
+    note = "" if rows or look.complete else "waiting"
+    return {**_picture(seen), **_listed(rows, order, complete=look.complete), "note": note}
+
+
+def _cursor(text: str) -> str:
+    """Of a page of lanes: an index, and where in it to go on; '' at the start."""
+    phase, _, place = text.partition(":")
+    numbers = phase.isdecimal() and place.isdecimal() and text.isascii() and len(place) <= 20
+    if text and not (numbers and int(phase) < 100 and int(place) < 2**64):
+        raise ConfigError(f"cursor: expected one that a page gave, given {shown(text)}")
+    return text
+
+
+async def _first(view: View, order: str) -> dict[str, Any]:
+    """Before the first look has ended: some lanes with work, in one call."""
+    rows = []
+    if view.scope is None:
+        _, found = await view.queue.link.run(view.queue.link.inspector.lanes_page(""))
+        rows = sorted((LaneRow(info) for info in found), key=lambda row: row.hurt)
+    return _listed(rows, order) | {"note": "first"}
+
+
+def _listed(
+    rows: Sequence[LaneRow], order: str, *, complete: bool = False, following: str | None = None
+) -> dict[str, Any]:
+    return {
+        "rows": rows[:ROWS],
+        "more": len(rows) > ROWS,
+        "complete": complete and len(rows) <= ROWS,
+        "order": order,
+        "orders": ORDER_NAMES,
+        "following": following,
+        "name": "",
+        "note": "",
+    }
+
+
+# ── the picture ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _picture(seen: Snapshot) -> dict[str, Any]:
+    shown = series(seen.slices)
+    return {"seen": seen, "series": shown, "now": stack(shown)}
+
+
+def series(slices: Sequence[Slice]) -> dict[str, Any] | None:
+    """Times, and for each of the lanes served most of late, then for the rest, its parts."""
+    if not slices:
+        return None
+    given: dict[str, float] = {}
+    for one in slices[-30:]:
+        for name, part in one.given.items():
+            given[name] = given.get(name, 0.0) + part
+    top = sorted(given, key=lambda name: (-given[name], name))[:SERIES]
+    parts = [[one.given.get(name, 0.0) for one in slices] for name in top]
+    sums = [sum(line[i] for line in parts) for i in range(len(slices))]
+    rest = [
+        max(0.0, 1 - own) if any(one.given.values()) else 0.0
+        for own, one in zip(sums, slices, strict=True)
+    ]
+    return {
+        "times": [round(one.at, 1) for one in slices],
+        "names": [*top, "others"],
+        "parts": [[round(part, 4) for part in line] for line in (*parts, rest)],
+    }
+
+
+def stack(shown: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """The newest parts as one bar, from the left to the right, in the colours of the picture."""
+    if shown is None:
+        return []
+    made: list[dict[str, Any]] = []
+    left = 0.0
+    colours = [*range(len(shown["names"]) - 1), SERIES]  # the last one: all others
+    for name, line, colour in zip(shown["names"], shown["parts"], colours, strict=True):
+        if line[-1] > 0:
+            made.append({"name": name, "part": line[-1], "left": left, "colour": colour})
+            left += line[-1]
+    return made

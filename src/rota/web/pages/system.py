@@ -1,0 +1,31 @@
+"""The server, the queue's settings, and what the doctor found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import rota
+from rota.doctor.server import Server
+from rota.web.view import View
+
+SHOWN_FINDINGS = 200
+SHOWN_TEMPLATES = 100
+
+
+async def facts(view: View) -> dict[str, Any]:
+    queue = view.queue
+    server = Server(queue.link.keys, queue.station.beat)
+    checkup = view.board.checkup
+    report = checkup.report
+    templates = await queue.templates()
+    return {
+        "version": rota.__version__,
+        "server": queue.link.target.display,
+        "advice": await queue.link.run(server.examine()),
+        "info": await queue.info(),
+        "templates": dict(sorted(templates.items())[:SHOWN_TEMPLATES]),
+        "all_templates": len(templates),
+        "checkup": checkup,
+        "findings": report.findings[:SHOWN_FINDINGS] if report else [],
+        "all_findings": len(report.findings) if report else 0,
+    }

@@ -1,0 +1,67 @@
+"""A job's arguments as text: masked by the hook, set out, cut."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+logger = logging.getLogger("rota.web")
+
+SHOWN_CHARS = 20_000
+SHOWN_LINE = 200
+Redact = Callable[[str, Any], Any]
+"""Takes a task's name and its decoded arguments (a text where they are not JSON), gives what to
+show of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """`size`: bytes of the whole payload; `cut`: `text` is not all of it."""
+
+    text: str
+    size: int
+    cut: bool
+
+
+def shown_payload(task: str, payload: bytes, redact: Redact | None) -> Shown:
+    """Numbers and texts as they were sent, when no hook changes them."""
+    text = _set_out(payload) if redact is None else _redacted(task, payload, redact)
+    return Shown(text[:SHOWN_CHARS], len(payload), len(text) > SHOWN_CHARS)
+
+
+def one_line(text: str | None, chars: int = SHOWN_LINE) -> str:
+    """The last line of a text, which in a traceback is the error itself, cut."""
+    lines = (text or "").strip().splitlines() or [""]
+    return lines[-1] if len(lines[-1]) <= chars else lines[-1][: chars - 1] + "…"
+
+
+def _set_out(payload: bytes) -> str:
+    try:
+        return msgspec.json.format(payload, indent=2).decode()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _as_text(payload)
+
+
+def _as_text(payload: bytes) -> str:
+    return payload.decode("utf-8", "backslashreplace")
+
+
+def _redacted(task: str, payload: bytes, redact: Redact) -> str:
+    """Nothing at all where the hook fails: what it would have masked must not be seen."""
+    try:
+        try:
+            arguments: Any = json.loads(payload)
+        except (ValueError, RecursionError):
+            arguments = _as_text(payload)
+        given = redact(task, arguments)
+        if isinstance(given, str) and isinstance(arguments, str):
+            return given
+        return json.dumps(given, indent=2, ensure_ascii=False, default=repr)
+    except Exception:
+        logger.exception("the redaction hook failed for a job of task %r", task)
+        return "not shown: the redaction hook failed"

@@ -1,0 +1,99 @@
+"""One dashboard: its queues, its rules, what it watches."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from rota.doctor import Report
+from rota.errors import ConfigError
+from rota.names import shown
+from rota.queue import Queue
+from rota.web.access import Access
+from rota.web.payload import Redact
+from rota.web.watch import Watch
+
+T = TypeVar("T")
+MAX_STREAMS = 200
+MAX_WATCHES = 100
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
+
+
+@dataclass(slots=True)
+class Checkup:
+    """What the doctor said last; `running`: it is looking now, at this step."""
+
+    running: str | None = None
+    report: Report | None = None
+    at: float = 0.0
+    failed: str | None = None
+
+
+@dataclass(slots=True)
+class Board:
+    """One queue of a dashboard; `slug` names it in addresses."""
+
+    queue: Queue
+    slug: str
+    watch: Watch
+    scoped: dict[frozenset[str], Watch] = field(default_factory=dict)
+    checkup: Checkup = field(default_factory=Checkup)
+
+    def watch_of(self, scope: frozenset[str] | None) -> Watch:
+        """The watch for those who see these lanes; of many scopes, the oldest is forgotten."""
+        if scope is None:
+            return self.watch
+        found = self.scoped.get(scope)
+        if found is None:
+            while len(self.scoped) >= MAX_WATCHES:
+                self.scoped.pop(next(iter(self.scoped)))
+            found = self.scoped[scope] = Watch(self.queue, scope)
+        return found
+
+
+class Site:
+    """What the handlers of one dashboard share."""
+
+    def __init__(self, queues: Sequence[Queue], access: Access, redact: Redact | None) -> None:
+        if not queues or not all(isinstance(queue, Queue) for queue in queues):
+            raise ConfigError(f"dashboard: expected a rota.Queue or several, given {shown(queues)}")
+        self.access = access
+        self.redact = redact
+        self.boards = {board.slug: board for board in _boards(queues)}
+        self.streams = 0
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.collector: Any = None
+        """Of metrics, once they have been asked for; their package may be missing."""
+
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """A task that goes on when the request that began it is answered."""
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    async def close(self) -> None:
+        """Ends what looks at the queues; open streams end with it."""
+        for board in self.boards.values():
+            for watch in (board.watch, *board.scoped.values()):
+                await watch.close()
+        tasks = [task for task in self.tasks if task.get_loop() is asyncio.get_running_loop()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self.collector is not None:
+            self.collector.close()
+            self.collector = None
+
+
+def _boards(queues: Sequence[Queue]) -> list[Board]:
+    """Queues get their own name in addresses, where it is plain and not taken; else a number."""
+    made: list[Board] = []
+    for number, queue in enumerate(queues, 1):
+        taken = {board.slug for board in made}
+        plain = _PLAIN.fullmatch(queue.name) is not None and queue.name not in taken
+        made.append(Board(queue, queue.name if plain else f"~{number}", Watch(queue)))
+    return made

@@ -1,0 +1,95 @@
+"""What changed, pushed to browsers as server-sent events: one look, many readers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
+
+from starlette.responses import StreamingResponse
+
+from rota.web.access import Refused
+from rota.web.looks import Snapshot
+from rota.web.pages import PAGES, lanes, overview
+from rota.web.render import render
+from rota.web.site import MAX_STREAMS
+from rota.web.view import View
+
+SILENCE_S = 15.0
+"""A comment is sent after so long without news: proxies close what is silent."""
+SPOKEN_EVERY_S = 15.0
+"""Screen readers are told the figures no more often."""
+LIFE_S = 900.0
+"""A stream ends after so long; browsers ask again, and are checked again."""
+_LINE_ENDS = re.compile(r"\r\n|\r|\n")
+
+
+async def stream(view: View) -> StreamingResponse:
+    """The parts of a page, each when it has changed. Raises Refused when too many listen."""
+    if view.site.streams >= MAX_STREAMS:
+        raise Refused(503, f"{MAX_STREAMS} pages are live already; this one is not.")
+    headers = {"x-accel-buffering": "no"}
+    return StreamingResponse(_events(view), media_type="text/event-stream", headers=headers)
+
+
+async def _events(view: View) -> AsyncIterator[str]:
+    view.site.streams += 1
+    sent: dict[str, str] = {}
+    changes = view.watch.changes()
+    upcoming: asyncio.Task[Snapshot] | None = None
+    began = time.monotonic()
+    spoke = began  # the page itself has just been read
+    try:
+        yield "retry: 3000\n\n"
+        while time.monotonic() - began < LIFE_S:
+            upcoming = upcoming or asyncio.create_task(_next(changes))
+            done, _ = await asyncio.wait([upcoming], timeout=SILENCE_S)
+            if not done:
+                yield ": still here\n\n"
+                continue
+            task, upcoming = upcoming, None
+            for name, text in _parts(view, task.result()).items():
+                if sent.get(name) != text:
+                    sent[name] = text
+                    yield event(name, text)
+            if time.monotonic() - spoke > SPOKEN_EVERY_S:
+                spoke = time.monotonic()
+                yield event("spoken", render("parts/spoken.html", _facts(view, task.result())))
+    except StopAsyncIteration:
+        return
+    finally:
+        view.site.streams -= 1
+        if upcoming is not None:
+            upcoming.cancel()
+            await asyncio.gather(upcoming, return_exceptions=True)
+        await changes.aclose()
+
+
+async def _next(changes: AsyncGenerator[Snapshot, None]) -> Snapshot:
+    return await anext(changes)
+
+
+def event(name: str, text: str) -> str:
+    lines = "".join(f"data: {line}\n" for line in _LINE_ENDS.split(text))
+    return f"event: {name}\n{lines}\n"
+
+
+def _parts(view: View, seen: Snapshot) -> dict[str, str]:
+    facts = _facts(view, seen)
+    early = view.page == "lanes" and seen.lanes is None
+    names = ("status", *(() if early else PAGES[view.page].parts))
+    made = {name: render(f"parts/{name}.html", {"view": view, **facts}) for name in names}
+    if view.page == "lanes" and facts.get("series"):
+        made["chart"] = json.dumps(facts["series"], ensure_ascii=False)
+    return made
+
+
+def _facts(view: View, seen: Snapshot) -> dict[str, Any]:
+    facts = overview.told(seen)
+    if view.page == "lanes" and seen.lanes:
+        order = view.text("order") or "hurt"
+        facts |= lanes.told(seen, order if order in lanes.ORDER_NAMES else "hurt")
+    return facts

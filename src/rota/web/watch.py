@@ -1,0 +1,236 @@
+"""One look at a queue for everybody: it goes on while somebody looks, and ends soon after."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Coroutine
+from dataclasses import replace
+from typing import Any
+
+from rota.errors import RotaError
+from rota.model import LaneOrder
+from rota.queue import Queue
+from rota.shares import LaneShare, Shares
+from rota.web.looks import KEPT_LANES, SERIES, LaneLook, LaneRow, Point, Slice, Snapshot
+
+logger = logging.getLogger("rota.web")
+
+EVERY_S = 1.0
+LANES_EVERY_S = 2.0
+REST = 3
+"""A look over the lanes is followed by a rest of so many times its length."""
+SLOW_S = 1.0
+LINGER_S = 15.0
+"""A watch ends when nobody has looked for so long."""
+WANTED_S = 60.0
+QUICK_S = 0.3
+HISTORY = 180
+PATIENCE_S = 5.0
+LOOK_PATIENCE_S = 600.0
+ORDERS: tuple[LaneOrder, ...] = ("oldest_wait", "waiting", "running", "served")
+
+
+class Watch:
+    """Looks at one queue, or at the lanes of a scope, once a second for all who look.
+
+    No call to the server grows with the data. A look over many lanes is made of many small calls,
+    and the rest that follows keeps it to a quarter of the time.
+    """
+
+    def __init__(self, queue: Queue, scope: frozenset[str] | None = None) -> None:
+        self._queue = queue
+        self._scope = scope
+        self._snapshot = Snapshot(0, 0.0, None)
+        self._points: deque[Point] = deque(maxlen=HISTORY)
+        self._slices: deque[Slice] = deque(maxlen=HISTORY)
+        self._task: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self._asked = 0.0
+        self._streams = 0
+        self._wanted: dict[LaneOrder, float] = {}
+
+    async def now(self, *, patience: float = PATIENCE_S, order: str | None = None) -> Snapshot:
+        """The newest snapshot, waiting for the first one if there is none yet."""
+        if order in ORDERS:
+            self._wanted[order] = time.monotonic()
+        self._wake()
+        if not self._snapshot.number:
+            changed = self._changed
+            try:
+                async with asyncio.timeout(patience):
+                    await changed.wait()
+            except TimeoutError:
+                pass
+        return self._snapshot
+
+    async def changes(self) -> AsyncGenerator[Snapshot, None]:
+        """The newest snapshot, then each new one; slow readers miss some."""
+        self._streams += 1
+        try:
+            seen = -1
+            while True:
+                self._wake()
+                changed = self._changed
+                if self._snapshot.number > max(seen, 0):
+                    seen = self._snapshot.number
+                    yield self._snapshot
+                    continue
+                await changed.wait()
+                if self._task is None:  # closed
+                    return
+        finally:
+            self._streams -= 1
+
+    async def refresh(self) -> None:
+        """Looks now: something was changed, and the next page is to show it. Only while somebody
+        looks, and at the lanes only where that is quick."""
+        if not self.is_running:
+            return
+        await self._attempt(self._look(), PATIENCE_S)
+        look = self._snapshot.lanes
+        if self._scope is None and look is not None and look.took < QUICK_S:
+            await self._attempt(self._look_at_lanes(), PATIENCE_S)
+
+    @property
+    def is_running(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    async def close(self) -> None:
+        task, self._task = self._task, None
+        self._changed.set()
+        if task is not None and task.get_loop() is asyncio.get_running_loop():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    # ── looking ─────────────────────────────────────────────────────────────────────────────
+
+    def _wake(self) -> None:
+        self._asked = time.monotonic()
+        task = self._task
+        if task is None or task.done() or task.get_loop() is not asyncio.get_running_loop():
+            self._changed = asyncio.Event()
+            self._snapshot = Snapshot(0, 0.0, None)  # what was seen before is old
+            self._points.clear()
+            self._slices.clear()
+            self._task = asyncio.create_task(self._run(), name=f"rota-watch-{self._queue.name}")
+
+    async def _run(self) -> None:
+        lanes = asyncio.create_task(self._look_at_lanes_again_and_again())
+        try:
+            while self._streams or time.monotonic() - self._asked < LINGER_S:
+                began = time.monotonic()
+                await self._attempt(self._look(), PATIENCE_S)
+                await asyncio.sleep(max(0.05, EVERY_S - (time.monotonic() - began)))
+        finally:
+            lanes.cancel()
+            await asyncio.gather(lanes, return_exceptions=True)
+
+    async def _look_at_lanes_again_and_again(self) -> None:
+        while self._scope is None:
+            began = time.monotonic()
+            await self._attempt(self._look_at_lanes(), LOOK_PATIENCE_S)
+            took = time.monotonic() - began
+            await asyncio.sleep(max(LANES_EVERY_S - took, 0.05, took * REST - LANES_EVERY_S))
+
+    async def _attempt(self, look: Coroutine[Any, Any, None], patience: float) -> None:
+        """A look that fails is told with the snapshot, and tried again."""
+        try:
+            async with asyncio.timeout(patience):
+                await look
+        except (RotaError, TimeoutError, OSError) as error:
+            self._publish(replace(self._snapshot, trouble=str(error) or "the server is silent"))
+        except Exception:
+            logger.exception("looking at queue %s failed", self._queue.name)
+            self._publish(replace(self._snapshot, trouble="an error, see the log"))
+
+    async def _look(self) -> None:
+        if self._scope is not None:
+            await self._look_at_scope()
+            return
+        info = await self._queue.info()
+        self._points.append(
+            Point(
+                time.time(),
+                info.waiting,
+                info.running,
+                info.totals.get("enqueued", 0),
+                info.totals.get("completed", 0),
+            )
+        )
+        self._publish(
+            replace(
+                self._snapshot,
+                at=time.time(),
+                info=info,
+                history=tuple(self._points),
+                trouble=None,
+            )
+        )
+
+    async def _look_at_lanes(self) -> None:
+        """Walk after walk; where they take long, each is told when it ends."""
+        began = time.monotonic()
+        async for look in self._walks():
+            took = time.monotonic() - began
+            if look.is_whole or took > SLOW_S:
+                look = replace(look, at=time.time(), took=took)
+                slices = tuple(self._slices)
+                self._publish(replace(self._snapshot, lanes=look, slices=slices))
+
+    async def _look_at_scope(self) -> None:
+        now = time.time()
+        names = sorted(self._scope or ())
+        rows = [LaneRow(await self._queue.lane(name).info()) for name in names]
+        rows.sort(key=lambda row: row.hurt)
+        look = LaneLook(now, time.time() - now, None, rows, complete=True, is_whole=True)
+        self._publish(replace(self._snapshot, at=time.time(), lanes=look, trouble=None))
+
+    async def _walks(self) -> AsyncGenerator[LaneLook, None]:
+        queue, before = self._queue, self._snapshot.lanes
+        waits = await queue.lanes(KEPT_LANES, "oldest_wait")
+        look = LaneLook(
+            shares=before.shares if before else None,
+            complete=len(waits) < KEPT_LANES,
+            orders=before.orders if before else {},
+        )
+        known = _by_name(look.shares)
+        yield look.with_rows([LaneRow(info, known.get(info.name)) for info in waits])
+        shares = await queue.shares(KEPT_LANES, "behind")
+        known = _by_name(shares)
+        rows = {info.name: LaneRow(info, known.get(info.name)) for info in waits}
+        for name in known.keys() - rows.keys():
+            rows[name] = LaneRow(await queue.lane(name).info(), known[name])
+        look = replace(look, shares=shares).with_rows(rows.values())
+        yield look
+        await self._slice(shares)
+        yield look
+        orders: dict[str, list[LaneRow]] = {}
+        for order in [] if look.complete else self._orders_wanted():
+            found = await queue.lanes(KEPT_LANES, order)
+            orders[order] = [LaneRow(info, known.get(info.name)) for info in found]
+            yield replace(look, orders={**look.orders, **orders})
+        yield replace(look, orders=orders, is_whole=True)
+
+    async def _slice(self, shares: Shares) -> None:
+        """Remembers who was given most, for the picture."""
+        top = shares.top
+        if shares.lanes > len(top):
+            top = (await self._queue.shares(SERIES, "served")).top
+        most = sorted(top, key=lambda share: (-share.received, share.name))[:SERIES]
+        self._slices.append(Slice(time.time(), {share.name: share.received for share in most}))
+
+    def _orders_wanted(self) -> list[LaneOrder]:
+        recently = time.monotonic() - WANTED_S
+        return [order for order, at in self._wanted.items() if at > recently]
+
+    def _publish(self, snapshot: Snapshot) -> None:
+        self._snapshot = replace(snapshot, number=self._snapshot.number + 1)
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+def _by_name(shares: Shares | None) -> dict[str, LaneShare]:
+    return {share.name: share for share in shares.top} if shares else {}

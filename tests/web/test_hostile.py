@@ -1,0 +1,198 @@
+"""Texts of others are shown as text: C46, C49, C50, C71."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import AsyncIterator
+from html.parser import HTMLParser
+
+import pytest
+
+import rota
+from tests.support.queues import open_queue, spec
+from tests.support.servers import Server
+from tests.support.waiting import eventually_async
+from tests.web.visits import PAGES, Visit, visible, visiting
+
+EVIL = "\"><img src=x onerror=alert(1)>'<script>alert(2)</script>{{71*73}}${71*73}</pre>"
+NAMES = [
+    "a:b", "{x}", "}{", "/", "..", ".", "#", "?", "+", "%2F", "%", "*", "[a-z]", "a b", " ",
+    "&amp;", "a&b=c", "\N{PILE OF POO}", "caf\u00e9", "cafe\u0301", "\u202eabc", "0", "-1",
+    "paused", "ring", "javascript:alert(1)", EVIL[:190],
+]  # fmt: skip
+
+
+class Tags(HTMLParser):
+    """Collects the elements of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def assert_harmless(text: str) -> None:
+    """Scripts are the dashboard's own files; nothing runs from an attribute or leads elsewhere."""
+    for tag, attributes in Tags(text).found:
+        assert tag not in ("img", "iframe", "object", "embed", "style", "base"), tag
+        if tag == "script":
+            assert (attributes.get("src") or "").startswith("/static/"), attributes
+        for name, value in attributes.items():
+            assert not name.startswith("on"), (tag, name)
+            assert name != "style", tag
+            if name in ("href", "action", "src", "sse-connect"):
+                assert re.match(r"/(?!/)|#", value or ""), (tag, name, value)
+    assert "5183" not in visible(text)
+
+
+@pytest.fixture
+async def evil(queue: rota.Queue) -> AsyncIterator[tuple[rota.Queue, list[str]]]:
+    """Hostile text in every field that takes text; the ids of a job in each state."""
+    fields = {"lane": EVIL, "task": EVIL, "payload": json.dumps({EVIL: EVIL}).encode()}
+    dying = rota.JobSpec(id=EVIL, on_dead="hold", ordering_key=EVIL, **fields)  # type: ignore[arg-type]
+    behind = rota.JobSpec(ordering_key=EVIL, **fields)  # type: ignore[arg-type]
+    delayed = rota.JobSpec(delay_ms=600_000, **fields)  # type: ignore[arg-type]
+    running = rota.JobSpec(id="r" + EVIL, lane="l" + EVIL, task=EVIL)
+    await queue.enqueue_many([dying, behind, delayed])
+    async with queue.consumer() as consumer:
+        await consumer.bury(await consumer.claim(1), f"{EVIL}\n{EVIL}")
+        await queue.enqueue(running)
+        await consumer.claim(1)
+        await queue.set_template(EVIL, ceiling=3)
+        await queue.lane(EVIL).set(template=EVIL)
+        await queue.lane(EVIL).pause(reason=EVIL, by=EVIL)
+        await queue.pause(reason=EVIL, by=EVIL)
+        yield queue, [one.id for one in (dying, behind, delayed, running)]
+
+
+async def test_hostile_text_is_text_on_every_page(evil: tuple[rota.Queue, list[str]]) -> None:
+    queue, ids = evil
+    async with visiting(queue) as visit:
+
+        async def looked() -> bool:
+            return "All " in visible(await visit.read("lanes"))
+
+        await eventually_async(looked, "the lanes were not looked at")
+        texts = [await visit.read(page) for page in PAGES]
+        texts += [await visit.read("lane", name=EVIL)]
+        texts += [await visit.read("job", id=id) for id in ids]
+        for state in ("waiting", "delayed", "running", "dead"):
+            texts.append(await visit.read("jobs", state=state, lane=EVIL, task=EVIL))
+        texts.append((await visit.get("job", id="no" + EVIL[:150])).text)
+        texts.append((await visit.get("jobs", state=EVIL)).text)
+        texts.append((await visit.http.get(f"/q/{EVIL}/")).text)
+        texts.append((await visit.do("lane.set", name=EVIL, ceiling=EVIL)).text)
+        texts.append((await visit.do("lane.resume", name=EVIL)).text)
+    for text in texts:
+        assert_harmless(text)
+    assert sum(EVIL[:40] in html.unescape(text) for text in texts) >= len(texts) - 4
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_odd_names_work_in_links_and_actions(queue: rota.Queue, name: str) -> None:
+    await queue.enqueue_many([spec(name, name, id=f"i{name}", ordering_key=name)])
+    async with visiting(queue) as visit:
+        text = await visit.read("lanes", order="all")
+        assert_harmless(text)
+        (link,) = set(re.findall(r'class="name" href="([^"]*lane\?name=[^"]*)"', text))
+        page = await visit.http.get(html.unescape(link))
+        assert page.status_code == 200
+        assert f'Lane <span class="name">{html.escape(name, quote=False)}' in page.text.replace(
+            "&#34;", '"'
+        ).replace("&#39;", "'")
+        await visit.done("lane.pause", name=name)
+        assert (await queue.lane(name).info()).paused
+        jobs = await visit.read("jobs", state="waiting", lane=name, task=name)
+        (link,) = re.findall(r'href="([^"]*job\?id=[^"]*)"', jobs)
+        assert (await visit.http.get(html.unescape(link))).status_code == 200
+    infos = [info.name for info in await queue.lanes()]
+    assert infos == [name]
+
+
+@pytest.mark.parametrize("name", ["a b/c", "..", EVIL[:100].replace("{", "").replace("}", "")])
+async def test_odd_names_of_queues(valkey: Server, name: str) -> None:
+    async with open_queue(valkey, name) as queue, open_queue(valkey, "plain") as other:
+        await queue.enqueue(spec("a"))
+        async with visiting(queue, other) as visit:
+            home = await visit.http.get("/")
+            assert_harmless(home.text)
+            (link,) = re.findall(r'href="(/q/~1/)"', home.text)
+            page = await visit.http.get(link)
+            assert page.status_code == 200
+            assert name in html.unescape(page.text)
+            assert_harmless(page.text)
+
+
+async def read_job(visit: Visit, queue: rota.Queue, payload: bytes) -> str:
+    one = spec("a", payload=payload)
+    await queue.enqueue(one)
+    text = await visit.read("job", id=one.id)
+    shown = re.search(r'id="arguments">(.*?)</pre>', text, re.DOTALL)
+    assert shown
+    return html.unescape(shown[1])
+
+
+async def test_numbers_are_exact(queue: rota.Queue) -> None:
+    numbers = b"[130775545883395173,1000000000000000000000000000001,-0.0,1e2,0.1,9007199254740993]"
+    async with visiting(queue) as visit:
+        shown = await read_job(visit, queue, numbers)
+        assert re.sub(r"\s", "", shown) == numbers.decode()
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\xff\xfe\x00",
+        b"not json",
+        b"[" * 5000,
+        "\u2028\u202e\ud83d".encode("utf-8", "ignore"),
+    ],
+)
+async def test_arguments_that_are_no_json(queue: rota.Queue, payload: bytes) -> None:
+    async with visiting(queue) as visit:
+        await read_job(visit, queue, payload)
+
+
+async def test_a_large_payload_is_cut_and_says_so(queue: rota.Queue) -> None:
+    payload = json.dumps({"text": "<b>" * 340_000}).encode()
+    async with visiting(queue) as visit:
+        one = spec("a", payload=payload)
+        await queue.enqueue(one)
+        text = await visit.read("job", id=one.id)
+    assert len(text) < 300_000
+    assert f"{len(payload):,} bytes; cut: the first 20,000 characters" in visible(text)
+
+
+async def test_secrets_are_masked_by_the_hook(queue: rota.Queue) -> None:
+    def redact(task: str, arguments: object) -> object:
+        if task == "crash":
+            raise KeyError("card")
+        assert isinstance(arguments, dict)
+        return {**arguments, "card": "****"}
+
+    payload = b'{"card":"4711-0815","n":1000000000000000000001}'
+    ids = [f"{task}-1" for task in ("pay", "crash")]
+    await queue.enqueue_many([spec("a", id[:-2], id=id, payload=payload) for id in ids])
+    async with visiting(queue, redact=redact) as visit:
+        shown, crashed = [await visit.read("job", id=id) for id in ids]
+    assert "****" in shown
+    assert "1000000000000000000001" in shown
+    assert "4711" not in shown + crashed
+    assert "the redaction hook failed" in crashed
+
+
+async def test_a_damaged_record_is_shown_as_it_is(queue: rota.Queue, valkey: Server) -> None:
+    one = spec("a")
+    await queue.enqueue(one)
+    valkey.raw().set(queue.link.keys.key("job", one.id), EVIL)
+    async with visiting(queue) as visit:
+        text = await visit.read("job", id=one.id)
+        assert_harmless(text)
+        assert EVIL[:30] in html.unescape(text)
+        assert_harmless(await visit.read("jobs", state="waiting", lane="a"))
