@@ -379,9 +379,11 @@ def test_a_server_that_goes_away_half_way(
     server.kill()
     program.process.stdin.close()
     assert program.wait() == 3
-    assert program.process.stdout.read() in [
-        f"{count} created, 0 duplicate, 0 lane_full, 0 bad\n" for count in (1000, 2000)
-    ]
+    said = program.process.stdout.read()
+    count, _, rest = said.partition(" ")
+    # The interrupt may come while the second call's outcomes are being counted.
+    assert 1000 <= int(count) <= 2000, said
+    assert rest == "created, 0 duplicate, 0 lane_full, 0 bad\n"
     assert "more jobs may be stored or not" in program.errors
     assert "with --id-from only what is missing is added" in program.errors
 
