@@ -47,7 +47,10 @@ def _rate(server: Server, jobs: int, processes: int) -> float:
     with closing(Client(parse_url(server.url))) as client:
         before = _completed(client)
         process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ)
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "ROTA_LOG_LEVEL": "warning"},
         )
         try:
             return _speed(client, before, jobs)

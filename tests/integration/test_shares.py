@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 import rota
+from rota import scripts
 from rota.errors import ConfigError
+from rota.scripting import Operation
 from rota.shares import LaneShare, ShareOrder, Shares
 from tests.support.clock import Clock, library
 from tests.support.queues import assert_sound, specs
@@ -214,6 +216,31 @@ async def test_lanes_leave_when_their_minutes_are_over(scene: Scene) -> None:
         found = await scene.shares()
         seen.append((found.lanes, found.window))
     assert seen == [(1, 119.999), (1, 60), (1, 119.999), (0, 60)]
+
+
+@pytest.mark.parametrize("in_ring", [True, False])
+async def test_a_lane_that_comes_and_goes_between_pages_is_told(
+    scene: Scene, in_ring: bool
+) -> None:
+    keys = scene.queue.link.keys
+
+    def page(cursor: str) -> Operation[tuple[str, list[str]]]:
+        after, _, rows = yield from scripts.turns_page(keys, cursor=cursor, limit=100)
+        return after, [row.name for row in rows]
+
+    await scene.fill("a", jobs=1)
+    await scene.serve(1)
+    cursor, found = "", list[str]()
+    for first in (True, False, False):
+        if in_ring:
+            await scene.fill("a", jobs=1)
+        elif not first:
+            await scene.serve(1)
+        in_ring = not in_ring
+        cursor, names = await scene.queue.link.run(page(cursor))
+        found += names
+    assert cursor == ""
+    assert "a" in found
 
 
 async def test_in_what_order_and_how_many(scene: Scene) -> None:

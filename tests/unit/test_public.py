@@ -22,7 +22,8 @@ PUBLIC = [
     "JobSpec", "JobsPage", "LaneFull", "LaneInfo", "LaneShare", "LeaseLost", "Moved", "NotDurable",
     "PayloadError", "Queue", "QueueInfo", "Rate", "RateLimited", "Reason", "Release", "Report",
     "Retry", "RotaError", "SequenceInfo", "SequencesPage", "ServerFull", "ServerTooOld", "Shares",
-    "Signal", "Template", "Unavailable", "UnknownTask", "Worker", "WorkerConfig", "__version__", "current_job",
+    "Signal", "Template", "Unavailable", "UnknownTask", "Worker", "WorkerConfig", "__version__",
+    "current_job",
 ]  # fmt: skip
 
 

@@ -47,9 +47,7 @@ EVENTS = (
 )
 
 
-def collector(
-    *queues: Queue, top: int = 0, patience: float = CENSUS_PATIENCE_S
-) -> QueueCollector:
+def collector(*queues: Queue, top: int = 0, patience: float = CENSUS_PATIENCE_S) -> QueueCollector:
     """What queues tell of themselves, for one registry.
 
     `top`: so many lanes of each queue, those that wait longest, are told of by name, and all
@@ -65,9 +63,7 @@ def collector(
 class QueueCollector(Collector):
     """See `collector`. Close it to close its connections."""
 
-    def __init__(
-        self, *queues: Queue, top: int = 0, patience: float = CENSUS_PATIENCE_S
-    ) -> None:
+    def __init__(self, *queues: Queue, top: int = 0, patience: float = CENSUS_PATIENCE_S) -> None:
         if not queues or not all(isinstance(queue, Queue) for queue in queues):
             raise ConfigError(f"collector: expected a rota.Queue or several, given {queues!r}")
         config.whole(top, 0, MAX_TOP, "top")
