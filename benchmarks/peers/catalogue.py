@@ -48,8 +48,17 @@ def rota_itself() -> Contestant:
         "rota_peer",
         (*project["dependencies"], *extras["cli"], *extras["uvloop"]),
         # 100 slots, as most of the others have.
-        ("python", "-m", "rota", "worker", "rota_peer:queue", "--concurrency", "100",
-         "--log-level", "warning"),  # a line for each job would be measured, too
+        (
+            "python",
+            "-m",
+            "rota",
+            "worker",
+            "rota_peer:queue",
+            "--concurrency",
+            "100",
+            "--log-level",
+            "warning",
+        ),  # a line for each job would be measured, too
         batches=True,
         coroutines=True,
         note="1,000 lanes with a ceiling, at least once",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,7 +18,8 @@ import pytest
 from playwright.async_api import Browser, Page, async_playwright
 
 import rota
-from tests.support.queues import spec
+from tests.support.queues import open_queue, spec
+from tests.support.servers import Server
 from tests.support.waiting import eventually_async
 from tests.web.serving import served
 from tests.web.test_hostile import EVIL, evil
@@ -189,6 +191,23 @@ async def test_focus_survives_live_figures(busy: rota.Queue, browser: Browser) -
         assert await page.evaluate("document.activeElement.id") == "pause-big"
 
 
+async def test_a_hundred_thousand_lanes(queue: rota.Queue, browser: Browser) -> None:
+    await queue.enqueue_many(spec(f"tenant-{n:06}") for n in range(100_000))
+    async with served(queue) as (base, _), page_of(browser) as page:
+        for address in ("", "lanes", "lanes?order=all", "lane?name=tenant-099999"):
+            began = time.monotonic()
+            await page.goto(base + address)
+            await page.locator("#figures, #lanes tbody tr, .reasons li").first.wait_for()
+            assert time.monotonic() - began < 3, address
+            assert len(await page.content()) < 300_000, address
+        await page.goto(f"{base}lanes?order=all")
+        await page.click("text=Next page")
+        assert await page.locator("#lanes tbody tr").count() > 0
+        await page.goto(f"{base}lanes")
+        await page.locator("#lanes", has_text="The first 100;").wait_for(timeout=50_000)
+        assert await page.locator("#lanes tbody tr").count() == 100
+
+
 NAMELESS = """() => [...document.querySelectorAll('input:not([type=hidden]), select, button, a')]
     .filter(e => !(e.labels && e.labels.length) && !e.textContent.trim()
                  && !e.getAttribute('aria-label')).map(e => e.outerHTML)"""
@@ -245,7 +264,12 @@ async def test_hostile_text_runs_nothing(
 
 
 @pytest.mark.skipif(not os.environ.get("ROTA_SCREENSHOTS"), reason="ROTA_SCREENSHOTS is not set")
-async def test_screenshots_for_the_docs(queue: rota.Queue, browser: Browser) -> None:
+async def test_screenshots_for_the_docs(valkey: Server, browser: Browser) -> None:
+    async with open_queue(valkey, "orders") as queue:
+        await take_screenshots(queue, browser)
+
+
+async def take_screenshots(queue: rota.Queue, browser: Browser) -> None:
     tenants = ("initech", "umbrella", "hooli", "stark", "wayne", "wonka", "soylent", "tyrell")
 
     @queue.task(lane_from="tenant")

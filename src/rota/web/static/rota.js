@@ -53,7 +53,7 @@
     return {
       width: holder.clientWidth, height: 200, padding: [8, 8, 0, 0],
       scales: { y: { range: [0, 1] } },
-      axes: [{ ...axis, space: 90, values: clock }, { ...axis, size: 52, values: (u, ticks) => ticks.map((t) => Math.round(100 * t) + " %") }],
+      axes: [{ ...axis, space: 90, size: 28, values: clock }, { ...axis, size: 52, values: (u, ticks) => ticks.map((t) => Math.round(100 * t) + " %") }],
       series: [{}, ...lines(series)],
       legend: { show: false },
     };
