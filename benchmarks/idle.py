@@ -17,7 +17,7 @@ from benchmarks.report import Figure, Plan, figure
 from benchmarks.server import Server
 
 CONSUMERS = 200
-MOST_COMMANDS = 2.0
+MOST_COMMANDS = 1.0
 MOST_CPU = 1.0
 SETTLE_S = 6.0
 """Longer than a beat: every consumer has had its first answers."""
