@@ -27,7 +27,8 @@ def cancel_lane(desk: Desk, lane: str = "a", by: str | None = None) -> Cancelled
 
 
 def asked(desk: Desk, *consumers: str) -> dict[str, list[tuple[str, str]]]:
-    return desk.run(desk.store.asked(consumers or ["c"]))
+    found = desk.run(desk.store.asked(consumers or ["c"]))
+    return {consumer: sorted(jobs) for consumer, jobs in found.items()}
 
 
 def totals(desk: Desk) -> dict[str, int]:
