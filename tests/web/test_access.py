@@ -126,6 +126,7 @@ def test_empty_credentials_are_refused(auth: Any) -> None:
         ({"origin": "http://evil.example"}, False),
         ({"origin": "http://localhost:81"}, False),
         ({"origin": "null"}, False),
+        ({"origin": "http://["}, False),
         ({"sec-fetch-site": "cross-site", "origin": "http://localhost"}, False),
         ({}, False),
     ],
@@ -136,6 +137,16 @@ async def test_changes_come_from_this_sites_pages_only(
     async with visiting(busy) as visit:
         assert await pause(visit, headers) == (200 if allowed else REFUSED)
     assert await paused(busy) is allowed
+
+
+async def test_what_a_form_does_not_say_changes_nothing(busy: rota.Queue) -> None:
+    async with visiting(busy) as visit:
+        await busy.set(default_ceiling=7)
+        assert (await visit.do("queue.set", xyz="1")).status_code == 400
+        assert (await visit.do("lane.set", name="big", rate="1", per="0")).status_code == 400
+        assert (await visit.get("lanes", order="all", cursor="0:0")).status_code == 400
+    assert (await busy.info()).default_ceiling == 7
+    assert (await busy.lane("big").info()).rate == rota.Rate(100, per=60, burst=20)
 
 
 async def test_no_change_by_get_or_by_other_bodies(busy: rota.Queue) -> None:

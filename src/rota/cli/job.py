@@ -23,7 +23,7 @@ from rota.cli.options import (
 )
 from rota.cli.root import noun
 from rota.cli.rows import job_row, print_rows
-from rota.cli.tables import print_facts, print_table
+from rota.cli.tables import one_line, print_facts, print_table
 from rota.cli.times import ago, moment, when
 from rota.config import whole
 from rota.errors import ConfigError
@@ -159,7 +159,7 @@ def show(
             ]
         )
         for line in (job.error or "").splitlines():
-            typer.echo(f"  {line}")
+            typer.echo(f"  {one_line(line)}")
 
 
 @app.command(name="explain")

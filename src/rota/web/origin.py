@@ -18,7 +18,10 @@ def is_same_origin(request: Request) -> bool:
     site = request.headers.get("sec-fetch-site")
     if site is not None:
         return site == "same-origin"
-    origin = urlsplit(request.headers.get("origin", ""))
+    try:
+        origin = urlsplit(request.headers.get("origin", ""))
+    except ValueError:
+        return False
     host = request.headers.get("host", "")
     return bool(origin.netloc) and origin.netloc.lower() == host.lower()
 

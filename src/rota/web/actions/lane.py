@@ -56,7 +56,8 @@ def _rate(form: Form) -> Rate | None:
     n = number_of(form, "rate")
     if n is None:
         return None
-    return Rate(n, per=number_of(form, "per") or 1, burst=whole_of(form, "burst"))
+    per = number_of(form, "per")
+    return Rate(n, per=1 if per is None else per, burst=whole_of(form, "burst"))
 
 
 async def block(view: View, form: Form) -> str:

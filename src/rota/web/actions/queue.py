@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rota.errors import ConfigError
 from rota.web.actions.action import Action, Form, end_of, reason_of, whole_of
 from rota.web.view import View
 
@@ -21,6 +22,8 @@ async def set_limits(view: View, form: Form) -> str:
         ceiling = whole_of(form, "ceiling")
         await view.queue.set(ceiling=ceiling)
         return f"The queue's ceiling is {'removed' if ceiling is None else f'{ceiling:,}'}."
+    if "default_ceiling" not in form:
+        raise ConfigError("expected ceiling or default_ceiling, given neither")
     ceiling = whole_of(form, "default_ceiling")
     await view.queue.set(default_ceiling=ceiling)
     return f"The ceiling of lanes by default is {'removed' if ceiling is None else f'{ceiling:,}'}."

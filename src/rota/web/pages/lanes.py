@@ -67,7 +67,7 @@ def _cursor(text: str) -> str:
     """Of a page of lanes: an index, and where in it to go on; '' at the start."""
     phase, _, place = text.partition(":")
     numbers = phase.isdecimal() and place.isdecimal() and text.isascii() and len(place) <= 20
-    if text and not (numbers and int(phase) < 100 and int(place) < 2**64):
+    if text and not (numbers and 0 < int(phase) < 100 and int(place) < 2**64):
         raise ConfigError(f"cursor: expected one that a page gave, given {shown(text)}")
     return text
 
