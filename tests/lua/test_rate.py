@@ -334,3 +334,35 @@ def test_time_gone_by_leaves_no_state(desk: Desk) -> None:
     desk.beat()
     assert desk.zset("gtat") == {}
     desk.clean()
+
+
+@pytest.mark.parametrize(
+    "others",
+    [Rate(10, burst=1), Rate(100, burst=100), Rate(1, per=60, burst=100), Rate(10, burst=50)],
+)
+def test_a_rate_changed_to_and_fro_hands_out_no_burst_twice(desk: Desk, others: Rate) -> None:
+    """At the faster of the two rates all the time, and one burst."""
+    usual = Rate(10, burst=100)
+    desk.add(*[f"j{n}" for n in range(900)])
+    started = 0
+    for n in range(20):
+        desk.run(desk.store.lane_set("a", rate=others if n % 2 else usual))
+        started += len(desk.claim(900))
+        desk.clock.advance(100)
+    fastest = max(1000 / usual.interval_ms, 1000 / others.interval_ms)
+    assert started <= fastest * 2 + 100 + 1
+    desk.clean()
+
+
+def test_a_lane_slowed_down_gets_no_burst_for_it(desk: Desk) -> None:
+    desk.add(*[f"j{n}" for n in range(500)])
+    desk.run(desk.store.lane_set("a", rate=Rate(100, burst=100)))
+    assert len(desk.claim(500)) == 100
+    desk.run(desk.store.lane_set("a", rate=Rate(10, burst=100)))
+    assert desk.claim(500) == []
+    desk.clock.advance(500)
+    assert len(desk.claim(500)) == 5
+    desk.run(desk.store.lane_set("a", rate=Rate(10, burst=1)))
+    desk.clock.advance(1000)
+    assert len(desk.claim(500)) == 1
+    desk.clean()

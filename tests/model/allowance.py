@@ -44,6 +44,11 @@ class Pace:
         spare = now - self.start(tat, now) + self.tolerance + ROUNDING
         return max(0, floor(spare / self.interval + 1))
 
+    def carried(self, old: Pace, tat: float, now: int) -> float:
+        """The tat after `old` became this: as many tokens as were left, up to the burst."""
+        left = (now - old.start(tat, now) + old.tolerance) / old.interval + 1
+        return now + self.tolerance - (min(left, self.burst) - 1) * self.interval
+
     def served(self, tat: float, now: int, jobs: int) -> float:
         return self.start(tat, now) + jobs * self.interval
 

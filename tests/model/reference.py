@@ -719,7 +719,7 @@ class Reference:
         """`changes`: of ceiling, weight, rate, backlog, template; None removes."""
         if changes.get("template") not in {None, *self.allowance.templates}:
             return False
-        old = self.allowance.weight(lane)
+        old, old_pace = self.allowance.weight(lane), self.allowance.pace(lane)
         self.allowance.set_own(lane, changes)
         weight = self.allowance.weight(lane)
         for tags in (self.ring, self.owed) if weight != old else ():
@@ -727,8 +727,12 @@ class Reference:
                 tags[lane] = self.vt + (tags[lane] - self.vt) * (old / weight)
         if {"rate", "template"} & changes.keys():
             self._forget_wait(lane)
-            if self.allowance.pace(lane) is None:
+            pace = self.allowance.pace(lane)
+            if pace is None:
                 self.tats.pop(lane, None)
+            elif old_pace is not None and pace != old_pace:
+                tat = pace.carried(old_pace, self.tats.pop(lane, 0), self.now)
+                self.tats.update({lane: tat} if tat > self.now else {})
         self._look_at(lane)
         return True
 

@@ -10,7 +10,7 @@ if template ~= '' and template ~= '-' and redis.call('HEXISTS', k_templates, tem
   return 0
 end
 redis.call('HSETNX', k_config, 'schema', 1)
-local old = weight_of(lane)
+local old, old_rate = weight_of(lane), rates_of({ lane })[1]
 
 local function set(key, value)
   if value == '-' then
@@ -40,8 +40,16 @@ if ratio ~= 1 then
 end
 if rate ~= '' or template ~= '' then
   redis.call('ZREM', k_blocked, 'r:' .. lane)
-  if not rates_of({ lane })[1] then
+  local new_rate = rates_of({ lane })[1]
+  if not new_rate then
     redis.call('ZREM', k_gtat, lane)
+  elseif old_rate and (old_rate.interval ~= new_rate.interval or old_rate.burst ~= new_rate.burst) then
+    local tat = rate_carried(old_rate, new_rate, redis.call('ZSCORE', k_gtat, lane))
+    if tat > now then
+      redis.call('ZADD', k_gtat, number_text(tat), lane)
+    else
+      redis.call('ZREM', k_gtat, lane)
+    end
   end
 end
 reconcile({ lane })

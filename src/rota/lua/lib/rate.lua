@@ -10,7 +10,7 @@ local function rate_start(rate, tat)
   if not tat or tat <= now - 1 then
     return now
   end
-  -- Further ahead only after a rate was raised, or the clock set back.
+  -- Further ahead only after a template's rate was changed, or the clock set back.
   return math.min(tat, now + math.max(rate.burst * rate.interval, 1))
 end
 
@@ -22,6 +22,13 @@ end
 
 local function rate_due(rate, tat)
   return now + math.ceil(rate_start(rate, tat) - now - rate.tolerance - ROUNDING)
+end
+
+-- Where a lane stands after a change of its rate: what was left to its credit still is, up to the new
+-- burst. So changing it to and fro hands out nothing twice.
+local function rate_carried(old, new, tat)
+  local left = (now - rate_start(old, tat) + old.tolerance) / old.interval + 1
+  return now + new.tolerance - (math.min(left, new.burst) - 1) * new.interval
 end
 
 local function rate_after(rate, tat, jobs)
