@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import cast, get_args
 
 from rota import config, scripts
 from rota.errors import ConfigError
-from rota.keys import Keys
+from rota.keys import ANY_CONFIG, Keys, of_config
 from rota.listing import (
     JobsPage,
     Place,
@@ -39,7 +38,6 @@ CALLS = 10
 PLACE_PARTS = {"waiting": 5, "running": 4, "delayed": 2, "dead": 2}
 SEQUENCE_PLACE_PARTS = 5
 PAGE_BYTES = 1 << 21
-_QUEUE = re.compile(r"(?P<prefix>[^{}]+):\{(?P<queue>[^{}]+)\}:config")
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +249,9 @@ def find_queues(cursor: str) -> Operation[tuple[str, list[Keys]]]:
 
     The cursor is '' at the start and after the last page.
     """
-    after, keys = yield Scan("*:{*}:config", cursor)
-    found = (_QUEUE.fullmatch(key.decode(errors="replace")) for key in keys)
-    return after, [Keys(match["queue"], match["prefix"]) for match in found if match]
+    after, keys = yield Scan(ANY_CONFIG, cursor)
+    found = (of_config(key.decode(errors="replace")) for key in keys)
+    return after, [queue for queue in found if queue is not None]
 
 
 def _last_minutes() -> tuple[int, ...]:

@@ -77,13 +77,20 @@ CATALOGUE: tuple[KeyKind, ...] = (
 _BY_NAME = {kind.name: kind for kind in CATALOGUE}
 
 
+DEFAULT_PREFIX = "emq"
+ANY_CONFIG = "*:{*}:config"
+"""Matches the key that every queue has."""
+_CONFIG = re.compile(r"(?P<prefix>[^{}]+):\{(?P<queue>[^{}]+)\}:config")
+
+
 class Keys:
     """The keys of one queue."""
 
-    __slots__ = ("config", "none", "queue", "root", "wake")
+    __slots__ = ("config", "none", "prefix", "queue", "root", "wake")
 
-    def __init__(self, queue: str, prefix: str = "emq") -> None:
+    def __init__(self, queue: str, prefix: str = DEFAULT_PREFIX) -> None:
         self.queue = queue
+        self.prefix = prefix
         self.root = f"{prefix}:{{{queue}}}:"
         self.config = self.root + "config"
         self.none = self.root + "none"
@@ -97,6 +104,12 @@ class Keys:
         if argument is None:
             raise TypeError(f"key {name} needs its {kind.parameter}")
         return self.root + kind.template.replace("{" + kind.parameter + "}", argument)
+
+
+def of_config(key: str) -> Keys | None:
+    """The keys of the queue whose `config` this is; None where it is none of rota's."""
+    found = _CONFIG.fullmatch(key)
+    return Keys(found["queue"], found["prefix"]) if found else None
 
 
 def sequence_name(lane: str, ordering_key: str) -> str:

@@ -16,7 +16,7 @@ from rota.dead_jobs import DeadJobs
 from rota.doctor import Report
 from rota.errors import ConfigError, UnknownTask
 from rota.job import JobHandle
-from rota.keys import Keys
+from rota.keys import DEFAULT_PREFIX, Keys
 from rota.lane import Lane
 from rota.limits import UNSET, Rate, Template, Unset
 from rota.link import Link
@@ -63,7 +63,7 @@ class Queue:
         name: str,
         *,
         url: str | None = None,
-        prefix: str = "emq",
+        prefix: str = DEFAULT_PREFIX,
         require_lane: bool = False,
         default_ceiling: int | None = None,
         max_payload: int = config.DEFAULT_MAX_PAYLOAD,

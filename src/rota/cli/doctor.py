@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from rota.cli.exits import FAILED, reporting, say
+from rota.cli.tables import one_line
 from rota.cli.targets import find_queue
 from rota.doctor import Finding, Progress, Report
 
@@ -63,7 +64,7 @@ def _print(name: str, report: Report, *, repair: bool) -> None:
 
 def _line(finding: Finding) -> str:
     text = f"{'mended' if finding.mended else 'wrong'}  {finding.kind}: {finding}"
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return one_line(text)
 
 
 def _summary(found: Sequence[Finding], left: Sequence[Finding], *, repair: bool) -> str:

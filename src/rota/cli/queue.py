@@ -22,7 +22,7 @@ from rota.cli.rows import print_rows, queue_row
 from rota.cli.tables import print_facts, print_table
 from rota.cli.times import end_of, when
 from rota.inspector import Inspector, find_queues
-from rota.keys import Keys
+from rota.keys import DEFAULT_PREFIX, Keys
 from rota.link import Link
 from rota.model import QueueInfo
 
@@ -65,9 +65,8 @@ def _queues(link: Link) -> Iterator[tuple[Keys, QueueInfo]]:
 
 
 def _cells(keys: Keys, info: QueueInfo) -> tuple[str, ...]:
-    prefix = keys.root.partition(":{")[0]
     return (
-        keys.queue if prefix == "emq" else f"{keys.queue} (prefix {prefix})",
+        keys.queue if keys.prefix == DEFAULT_PREFIX else f"{keys.queue} (prefix {keys.prefix})",
         str(info.waiting),
         str(info.running),
         str(info.delayed),

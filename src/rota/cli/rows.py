@@ -23,7 +23,7 @@ def print_rows(rows: Iterable[Row]) -> None:
 def queue_row(keys: Keys, info: QueueInfo) -> Row:
     return {
         "queue": keys.queue,
-        "prefix": keys.root.partition(":{")[0],
+        "prefix": keys.prefix,
         **msgspec.to_builtins(info),
     }
 

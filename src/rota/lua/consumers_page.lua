@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: clock consumer_name
+-- include: clock consumer_name jobs_held
 -- args: cursor limit
 -- resend: yes
 -- A page of the consumers that have a lease. cursor '0' at the start and after the last page.
@@ -9,14 +9,11 @@ local page = redis.call('ZSCAN', k_consumers, cursor, 'COUNT', limit)
 local rows = {}
 for i = 1, #page[2], 2 do
   local consumer, deadline = page[2][i], page[2][i + 1]
-  local hash = k_consumer(consumer)
-  local own = redis.call('HEXISTS', hash, '!claim') + redis.call('HEXISTS', hash, '!name')
-  own = own + redis.call('HEXISTS', hash, '!lease') + redis.call('HEXISTS', hash, '!spared')
   rows[#rows + 1] = {
     consumer,
     deadline == '-inf' and -1 or tonumber(deadline),
     consumer_name(consumer) or '',
-    redis.call('HLEN', hash) - own,
+    jobs_held(consumer),
     redis.call('HGET', k_orders, consumer) or '',
   }
 end

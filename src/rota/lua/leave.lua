@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- include: clock bell lists record sequence_name delivery holding limits rate charge turn
--- include: reconcile offer changes refund forget asked give_back bury cancel_held consumer_name reap
+-- include: reconcile offer changes refund forget asked give_back bury cancel_held consumer_name jobs_held reap
 -- args: consumer limit
 -- resend: yes
 -- Ends a lease on its holder's wish, or an operator's: what it holds goes back uncounted, in pages.

@@ -123,12 +123,9 @@ local function sum(key)
 end
 
 local function running_now()
-  local running, own = 0, { '!claim', '!name', '!lease', '!spared' }
+  local running = 0
   for _, consumer in ipairs(redis.call('ZRANGE', k_consumers, 0, -1)) do
-    running = running + redis.call('HLEN', k_consumer(consumer))
-    for _, value in ipairs(redis.call('HMGET', k_consumer(consumer), unpack(own))) do
-      running = running - (value and 1 or 0)
-    end
+    running = running + jobs_held(consumer)
   end
   return running
 end

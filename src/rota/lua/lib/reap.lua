@@ -63,11 +63,7 @@ local function reap_page(consumer, limit, blame)
       end
     end
   until cursor == '0' or back >= limit
-  local own = 0
-  for _, field in ipairs({ '!claim', '!name', '!lease', '!spared' }) do
-    own = own + redis.call('HEXISTS', hash, field)
-  end
-  return back, redis.call('HLEN', hash) <= own
+  return back, jobs_held(consumer) == 0
 end
 
 -- The consumer's entry and hash go with its last job.
