@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: clock stamp bell lists sequence_name limits rate charge turn reconcile
+-- include: clock stamp bell lists sequence_name limits out_until rate charge turn reconcile
 -- args: lane ms why
 -- resend: yes
 -- Keeps a lane out of the ring for `ms` from now; only ever extends. why: JSON {reason, by}, kept with the time.
@@ -8,11 +8,7 @@ redis.call('HSETNX', k_config, 'schema', 1)
 local member = 'l:' .. lane
 local old = redis.call('ZSCORE', k_blocked, member)
 local till = math.max(now + ms, tonumber(old or 0))
-local first = redis.call('ZRANGE', k_blocked, 0, 0, 'WITHSCORES')[2]
-if not first or till < tonumber(first) then
-  wake_timers()
-end
-redis.call('ZADD', k_blocked, till, member)
+out_until(member, till)
 redis.call('HSET', k_why, member, stamped(why))
 reconcile({ lane })
 ring_bell()

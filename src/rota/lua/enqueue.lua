@@ -1,5 +1,5 @@
 #!lua
--- include: clock bell lists record sequence_name limits backlog rate charge turn reconcile
+-- include: clock bell lists record sequence_name limits backlog out_until rate charge turn reconcile
 -- args: nonce atomic large jobs bodies
 -- resend: yes
 -- Stores N jobs and makes them claimable, or keeps them until they are due.

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: clock stamp bell
+-- include: clock stamp bell out_until
 -- args: until_ms why
 -- resend: yes
 -- Pauses the whole queue until resumed, or until `until_ms` (Unix ms; -1 no end). What is in flight
@@ -9,11 +9,7 @@ redis.call('HSETNX', k_config, 'schema', 1)
 redis.call('HSET', k_config, 'paused', stamped(why))
 redis.call('ZREM', k_blocked, 'q:')
 if until_ms >= 0 then
-  local first = redis.call('ZRANGE', k_blocked, 0, 0, 'WITHSCORES')[2]
-  if not first or until_ms < tonumber(first) then
-    wake_timers()
-  end
-  redis.call('ZADD', k_blocked, until_ms, 'q:')
+  out_until('q:', until_ms)
 end
 ring_bell()
 return 1

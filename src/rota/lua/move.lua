@@ -1,5 +1,5 @@
 #!lua
--- include: clock bell lists record sequence_name limits backlog rate charge turn reconcile offer
+-- include: clock bell lists record sequence_name limits backlog out_until rate charge turn reconcile offer
 -- include: changes header_text rewrite
 -- args: source target cursor limit
 -- resend: yes

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: clock stamp bell lists sequence_name limits rate charge turn reconcile
+-- include: clock stamp bell lists sequence_name limits out_until rate charge turn reconcile
 -- args: lane until_ms why
 -- resend: yes
 -- Keeps a lane out of the ring until resumed, or until `until_ms` (Unix ms; -1 no end). What is
@@ -10,11 +10,7 @@ redis.call('SADD', k_paused, lane)
 redis.call('HSET', k_why, 'p:' .. lane, stamped(why))
 redis.call('ZREM', k_blocked, 'p:' .. lane)
 if until_ms >= 0 then
-  local first = redis.call('ZRANGE', k_blocked, 0, 0, 'WITHSCORES')[2]
-  if not first or until_ms < tonumber(first) then
-    wake_timers()
-  end
-  redis.call('ZADD', k_blocked, until_ms, 'p:' .. lane)
+  out_until('p:' .. lane, until_ms)
 end
 reconcile({ lane })
 ring_bell()

@@ -10,11 +10,7 @@ local function schedule(id, lane, place, due)
 end
 
 local function block_until(member, till, why)
-  local first = redis.call('ZRANGE', k_blocked, 0, 0, 'WITHSCORES')[2]
-  if not first or tonumber(till) < tonumber(first) then
-    wake_timers()
-  end
-  redis.call('ZADD', k_blocked, till, member)
+  out_until(member, till)
   redis.call('HSET', k_why, member, why)
 end
 

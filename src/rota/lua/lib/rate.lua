@@ -41,9 +41,5 @@ local function keep_out(lane, rate, tat)
   if start < tonumber(tat) then
     redis.call('ZADD', k_gtat, number_text(start), lane)
   end
-  local first = redis.call('ZRANGE', k_blocked, 0, 0, 'WITHSCORES')[2]
-  if not first or due < tonumber(first) then
-    wake_timers()
-  end
-  redis.call('ZADD', k_blocked, due, 'r:' .. lane)
+  out_until('r:' .. lane, due)
 end
