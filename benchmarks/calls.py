@@ -11,7 +11,8 @@ from __future__ import annotations
 from benchmarks.load import BATCH, PAYLOAD, Load, lane_name
 from benchmarks.report import Figure, Plan, figure
 from benchmarks.server import SENT_BY_CLIENTS, Server, Work
-from rota.model import Claimed, JobSpec
+from rota.jobspec import JobSpec
+from rota.model import Claimed
 
 SHAPES = (
     ("one lane", 1, False),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.server import Server, Work
+from rota.jobspec import JobSpec
 from rota.keys import Keys
-from rota.model import Claimed, JobSpec, parse_record
+from rota.model import Claimed, parse_record
 from rota.store import Store
 
 BATCH = 100

@@ -20,6 +20,7 @@ from rota.errors import (
 )
 from rota.executor import current_job
 from rota.explain import Explanation, Reason
+from rota.jobspec import JobSpec
 from rota.limits import Rate, Template
 from rota.listing import JobsPage, SequenceInfo, SequencesPage
 from rota.model import (
@@ -29,7 +30,6 @@ from rota.model import (
     Enqueued,
     Job,
     JobInfo,
-    JobSpec,
     LaneInfo,
     Moved,
     QueueInfo,

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 from rota import scripts
 from rota.errors import PayloadError
+from rota.jobspec import Header
 from rota.keys import Keys
-from rota.model import DeadAnswer, DeadJob, Header, Record, parse_record, read_note
+from rota.model import DeadAnswer, DeadJob, Record, parse_record, read_note
 from rota.scripting import Call, Operation, Packed, Reply
 
 PAGE = 200

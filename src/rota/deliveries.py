@@ -10,16 +10,8 @@ from dataclasses import dataclass
 
 from rota.endings import burial
 from rota.errors import LeaseLost, PayloadError
-from rota.model import (
-    Answer,
-    Claimed,
-    Exchanged,
-    Job,
-    Settlement,
-    job_from,
-    new_nonce,
-    process_name,
-)
+from rota.ids import new_nonce
+from rota.model import Answer, Claimed, Exchanged, Job, Settlement, job_from, process_name
 from rota.scripting import Operation
 from rota.store import Store
 

@@ -22,7 +22,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rota.model import Enqueued, JobSpec
+    from rota.jobspec import JobSpec
+    from rota.model import Enqueued
 
 
 class RotaError(Exception):

@@ -11,7 +11,8 @@ from typing import Literal, get_args
 import msgspec
 
 from rota.errors import ConfigError, PayloadError
-from rota.model import Header, JobInfo, JobState, Record, parse_record, read_note
+from rota.jobspec import Header
+from rota.model import JobInfo, JobState, Record, parse_record, read_note
 from rota.names import shown
 
 SequenceState = Literal["ready", "held", "blocked"]

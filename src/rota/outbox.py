@@ -12,7 +12,8 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from rota.errors import LaneFull
-from rota.model import Enqueued, JobSpec
+from rota.jobspec import JobSpec
+from rota.model import Enqueued
 from rota.store import chunks
 
 if TYPE_CHECKING:

@@ -16,23 +16,13 @@ from rota.dead_jobs import DeadJobs
 from rota.doctor import Report
 from rota.errors import ConfigError, UnknownTask
 from rota.job import JobHandle
+from rota.jobspec import Charge, JobSpec, OnDead
 from rota.keys import DEFAULT_PREFIX, Keys
 from rota.lane import Lane
 from rota.limits import UNSET, Rate, Template, Unset
 from rota.link import Link
 from rota.listing import JobsPage, SequencesPage
-from rota.model import (
-    Charge,
-    ConsumerInfo,
-    Enqueued,
-    Job,
-    JobSpec,
-    JobState,
-    LaneInfo,
-    LaneOrder,
-    OnDead,
-    QueueInfo,
-)
+from rota.model import ConsumerInfo, Enqueued, Job, JobState, LaneInfo, LaneOrder, QueueInfo
 from rota.names import shown
 from rota.scripting import LIBRARY, Library
 from rota.shares import ShareOrder, Shares

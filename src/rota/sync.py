@@ -14,18 +14,11 @@ from rota.dead_jobs import SyncDeadJobs
 from rota.deliveries import Decode
 from rota.doctor import Report
 from rota.job import SyncJobHandle
+from rota.jobspec import JobSpec
 from rota.lane import SyncLane
 from rota.limits import UNSET, Rate, Template, Unset
 from rota.listing import JobsPage, SequencesPage
-from rota.model import (
-    ConsumerInfo,
-    Enqueued,
-    JobSpec,
-    JobState,
-    LaneInfo,
-    LaneOrder,
-    QueueInfo,
-)
+from rota.model import ConsumerInfo, Enqueued, JobState, LaneInfo, LaneOrder, QueueInfo
 from rota.shares import ShareOrder, Shares
 from rota.station import Station
 from rota.store import OnFull, check_on_full, chunks, next_chunk

@@ -13,18 +13,18 @@ from rota import config, names, tracing
 from rota.codec import Codec
 from rota.config import Durable
 from rota.errors import ConfigError, PayloadError
-from rota.link import Link
-from rota.model import (
+from rota.ids import new_id
+from rota.jobspec import (
     DEFAULT_LANE,
     DEFAULT_MAX_ATTEMPTS,
     Charge,
-    Enqueued,
     JobSpec,
     OnDead,
     check_charge,
-    new_id,
     time_limit,
 )
+from rota.link import Link
+from rota.model import Enqueued
 from rota.names import shown
 from rota.timing import Backoff, BackoffRule, check_backoff, instant, milliseconds, seconds
 

@@ -26,7 +26,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from rota.endings import Ending, Failed, Stopped
-from rota.model import Job, JobSpec
+from rota.jobspec import JobSpec
+from rota.model import Job
 from rota.signals import Bury, RateLimited, Release, Retry
 
 if TYPE_CHECKING:

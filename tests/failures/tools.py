@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import rota
-from rota.model import Exchanged, new_nonce
+from rota.ids import new_nonce
+from rota.model import Exchanged
 from rota.worker import Worker
 from tests.support.clock import Clock
 from tests.support.queues import LEASE

@@ -18,8 +18,8 @@ import rota
 from rota.config import MAX_CLAIM
 from rota.consumer import Consumer
 from rota.errors import BatchInterrupted, ConfigError, LaneFull, PayloadError, ServerFull
+from rota.jobspec import JobSpec
 from rota.keys import Keys
-from rota.model import JobSpec
 from tests.conftest import PrivateServer
 from tests.support.clock import Clock, library
 from tests.support.queues import assert_sound

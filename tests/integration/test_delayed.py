@@ -18,7 +18,7 @@ import pytest
 
 import rota
 from rota.consumer import Consumer
-from rota.model import JobSpec
+from rota.jobspec import JobSpec
 from tests.support.clock import Clock, library
 from tests.support.queues import assert_sound
 from tests.support.servers import Server

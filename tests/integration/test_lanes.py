@@ -20,7 +20,8 @@ import rota
 from rota import scripts
 from rota.consumer import Consumer
 from rota.errors import ConfigError
-from rota.model import JobSpec, LaneInfo
+from rota.jobspec import JobSpec
+from rota.model import LaneInfo
 from rota.scripting import Call, Operation, together
 from tests.support.queues import assert_sound
 from tests.support.servers import Server

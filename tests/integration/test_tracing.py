@@ -15,7 +15,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 import rota
 from rota import tracing
-from rota.model import Header, parse_record
+from rota.jobspec import Header
+from rota.model import parse_record
 from rota.worker import Worker
 from tests.support.queues import LEASE, open_queue, spec
 from tests.support.servers import Server

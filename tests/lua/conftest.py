@@ -9,8 +9,9 @@ import pytest
 
 from rota.connection import Client, parse_url
 from rota.dead import Dead
+from rota.jobspec import JobSpec
 from rota.keys import Keys
-from rota.model import Action, Exchanged, JobSpec, Settlement
+from rota.model import Action, Exchanged, Settlement
 from rota.scripting import Operation
 from rota.store import Store
 from tests.model import audit

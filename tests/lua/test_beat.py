@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota import scripts
-from rota.model import JobSpec
+from rota.jobspec import JobSpec
 from tests.lua.conftest import Desk
 
 pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the model test's

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from rota import scripts
-from rota.model import Action, Cancelled, JobSpec
+from rota.jobspec import JobSpec
+from rota.model import Action, Cancelled
 from rota.scripting import Packed
 from tests.lua.conftest import LEASE, Desk
 from tests.model import audit

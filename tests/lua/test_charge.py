@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from rota.errors import ConfigError
-from rota.model import Action, JobSpec, Settlement
+from rota.jobspec import JobSpec
+from rota.model import Action, Settlement
 from tests.lua.conftest import Desk
 
 pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the model test's

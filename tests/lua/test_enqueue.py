@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota.errors import LaneFull
-from rota.model import JobSpec
+from rota.jobspec import JobSpec
 from rota.scripting import Call
 from tests.lua.conftest import Desk
 

@@ -10,8 +10,8 @@ from rota.explain import Explainer, Explanation, Kind, Reason
 from rota.explain.facts import RingFacts
 from rota.explain.holders import MOST_HOLDERS
 from rota.explain.turns import expected_turn
+from rota.jobspec import JobSpec
 from rota.limits import Rate
-from rota.model import JobSpec
 from tests.lua.conftest import LEASE, Desk
 
 NOW = "2023-11-14 22:13:20 UTC (0.0s ago)"

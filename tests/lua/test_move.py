@@ -12,7 +12,8 @@ import pytest
 
 from rota import scripts
 from rota.errors import ConfigError
-from rota.model import JobSpec, Moved, encode_header, parse_record
+from rota.jobspec import JobSpec, encode_header
+from rota.model import Moved, parse_record
 from rota.store.bulk import MOVE_START
 from tests.lua.conftest import Desk
 

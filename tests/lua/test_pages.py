@@ -7,8 +7,9 @@ import pytest
 from rota import scripts
 from rota.dead import START
 from rota.inspector import Inspector
+from rota.jobspec import JobSpec
 from rota.limits import Rate
-from rota.model import JobSpec, LaneInfo, Settlement
+from rota.model import LaneInfo, Settlement
 from tests.lua.conftest import LEASE, Desk
 
 pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the model test's

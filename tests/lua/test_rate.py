@@ -9,8 +9,9 @@ from math import ceil
 import pytest
 
 from rota import scripts
+from rota.jobspec import JobSpec
 from rota.limits import Rate
-from rota.model import Action, JobSpec
+from rota.model import Action
 from tests.lua.conftest import LEASE, Desk
 
 pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the model test's

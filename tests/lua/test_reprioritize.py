@@ -11,7 +11,8 @@ import pytest
 
 from rota import scripts
 from rota.errors import ConfigError
-from rota.model import JobSpec, encode_header, parse_record
+from rota.jobspec import JobSpec, encode_header
+from rota.model import parse_record
 from rota.store.bulk import PRIORITY_START
 from tests.lua.conftest import Desk
 from tests.lua.test_move import HOSTILE, records, write_header

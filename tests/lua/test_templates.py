@@ -162,7 +162,7 @@ def test_a_templates_backlog_and_rate_hold(desk: Desk) -> None:
 
 
 def desk_spec(id: str) -> Any:
-    from rota.model import JobSpec
+    from rota.jobspec import JobSpec
 
     return JobSpec(task="t", id=id, lane="a")
 

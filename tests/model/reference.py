@@ -23,7 +23,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal
 
-from rota.model import Answer, DeadAnswer, JobSpec, Outcome, Settlement
+from rota.jobspec import JobSpec
+from rota.model import Answer, DeadAnswer, Outcome, Settlement
 from tests.model.allowance import Allowance, Limits, change
 
 PRIORITY_STEP = 2**42

@@ -29,9 +29,10 @@ from rota import scripts
 from rota.connection import Client, parse_url
 from rota.errors import LaneFull
 from rota.inspector import Inspector
+from rota.jobspec import JobSpec
 from rota.keys import Keys
 from rota.limits import UNSET, Rate, change
-from rota.model import Action, Cancelled, Claimed, Exchanged, JobSpec, Settlement
+from rota.model import Action, Cancelled, Claimed, Exchanged, Settlement
 from rota.scripting import Call, Operation, Packed
 from rota.store import Store
 from tests.model import audit

@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rota.connection import Client, parse_url
+from rota.jobspec import JobSpec
 from rota.keys import Keys
 from rota.limits import Rate
-from rota.model import JobSpec
 from rota.store import Store
 from tests.model import audit
 from tests.support.clock import Clock, library

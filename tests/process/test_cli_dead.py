@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from rota.model import JobSpec
+from rota.jobspec import JobSpec
 from rota.queue import Queue
 from tests.process.programs import Programs
 

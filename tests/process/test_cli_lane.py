@@ -7,8 +7,8 @@ import os
 import pty
 import subprocess
 
+from rota.jobspec import JobSpec
 from rota.limits import Rate
-from rota.model import JobSpec
 from rota.queue import Queue
 from rota.timing import duration
 from tests.process.conftest import Here

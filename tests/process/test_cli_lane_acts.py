@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rota.jobspec import JobSpec
 from rota.limits import Rate
-from rota.model import JobSpec
 from rota.queue import Queue
 from tests.process.conftest import Here
 from tests.process.schemas import LaneRow, rows

@@ -11,7 +11,7 @@ import pytest
 from typer.main import get_command
 
 from rota.cli.app import app
-from rota.model import JobSpec
+from rota.jobspec import JobSpec
 from rota.queue import Queue
 from tests.process.conftest import Here
 from tests.process.programs import Programs

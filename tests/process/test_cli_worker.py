@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 import rota as package
+from rota.jobspec import JobSpec
 from rota.keys import Keys
-from rota.model import PREFIX_WIDTH, JobSpec
+from rota.model import PREFIX_WIDTH
 from rota.process import Supervisor
 from rota.queue import Queue
 from tests.process.conftest import Here

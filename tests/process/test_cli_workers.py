@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from rota.model import JobSpec
+from rota.jobspec import JobSpec
 from rota.queue import Queue
 from tests.process.conftest import Here
 from tests.process.programs import Programs

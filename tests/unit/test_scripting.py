@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from rota import scripting, scripts
+from rota.jobspec import JobSpec
 from rota.keys import Keys
-from rota.model import JobSpec
 from rota.scripting import BOUND, LIBRARY, Call, Library, Packed, Reply, Script, Tail
 from rota.store import Store
 

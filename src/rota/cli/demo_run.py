@@ -11,7 +11,8 @@ from statistics import median
 from typing import Literal
 
 from rota.cli.demo_load import CEILING, FLOODER, SLOTS, TENANTS, Arrival
-from rota.model import JobSpec, LaneInfo, QueueInfo
+from rota.jobspec import JobSpec
+from rota.model import LaneInfo, QueueInfo
 from rota.queue import Queue
 from rota.worker import Worker
 

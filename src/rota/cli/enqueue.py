@@ -17,7 +17,7 @@ from rota.cli.records import BadLine, Lines, Row, read_csv, read_json_lines, siz
 from rota.cli.specs import Fields, SpecMaker
 from rota.cli.targets import find_queue, is_module_queue
 from rota.errors import BatchInterrupted, ConfigError, PayloadError, Unavailable
-from rota.model import JobSpec
+from rota.jobspec import JobSpec
 from rota.queue import Queue
 from rota.store import OnFull
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from rota import names
 from rota.codec import encode_plain
 from rota.errors import ConfigError
-from rota.model import DEFAULT_LANE, JobSpec, new_id
+from rota.ids import new_id
+from rota.jobspec import DEFAULT_LANE, JobSpec
 from rota.queue import Queue
 from rota.task import AnyTask, check_size
 

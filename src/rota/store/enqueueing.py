@@ -15,8 +15,10 @@ from rota.errors import (
     RotaError,
     ServerTooOld,
 )
+from rota.ids import new_nonce
+from rota.jobspec import JobSpec
 from rota.keys import Keys
-from rota.model import Enqueued, JobSpec, Outcome, new_nonce
+from rota.model import Enqueued, Outcome
 from rota.names import shown
 from rota.scripting import Call, Confirm, Operation, Packed, Reply, Tail, Wait
 
