@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Literal
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from rota import config, names
 from rota.errors import ConfigError, PayloadError
@@ -67,8 +68,7 @@ def check_trace(value: object) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobSpec:
+class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A job to be enqueued; it needs no registered function.
 
     `payload` is the JSON of the arguments (an object: keywords, an array: positional). The id is
@@ -77,7 +77,9 @@ class JobSpec:
     the server's now, `at_ms` since 1970. A job not started `expires_in_ms` after it was enqueued,
     or by the instant `expires_at_ms`, goes to the dead unrun. `cost`, 0.001 … 1000: what its lane
     is charged for it, in turns; with `charge="time"` the seconds it ran instead. `trace`: the W3C
-    traceparent its run is linked to. Every field is checked here: ConfigError, PayloadError.
+    traceparent its run is linked to. Every field is checked here: ConfigError, PayloadError. A spec
+    does not change; `msgspec.structs.replace` (from Python 3.13 on also `copy.replace`) makes a
+    changed copy, checked as well.
     """
 
     task: str
@@ -89,7 +91,7 @@ class JobSpec:
     at_ms: int | None = None
     expires_in_ms: int | None = None
     expires_at_ms: int | None = None
-    id: str = field(default_factory=new_id)
+    id: str = msgspec.field(default_factory=new_id)
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     timeout: float | None = None
     on_dead: OnDead = "skip"
@@ -130,7 +132,7 @@ class JobSpec:
     def _set(self, name: str, given: object, checked: object) -> None:
         """Only plain str, int and float travel; a subclass's value is read by the rules."""
         if given is not checked:
-            object.__setattr__(self, name, checked)
+            force_setattr(self, name, checked)
 
     def _check_times(self) -> None:
         self._set(
@@ -160,6 +162,18 @@ class JobSpec:
                 f"given {self.expires_at_ms}"
             )
 
+    def with_call(
+        self, payload: bytes, lane: str, ordering_key: str | None, id: str | None
+    ) -> JobSpec:
+        """The job of another call: what else it says was checked when this one was made."""
+        spec = _copy(self)
+        force_setattr(spec, "payload", payload)
+        force_setattr(spec, "lane", names.lane_name(lane))
+        if ordering_key is not None:
+            force_setattr(spec, "ordering_key", names.ordering_key(ordering_key, lane))
+        force_setattr(spec, "id", new_id() if id is None else names.job_id(id))
+        return spec
+
     @property
     def body(self) -> bytes:
         """What follows the prefix in the record: header line and payload."""
@@ -178,3 +192,7 @@ class JobSpec:
             self.trace,
         )
         return encode_header(header) + b"\n" + self.payload
+
+
+# What `copy.copy` would look up for every job; it runs no checks. The stubs do not know it.
+_copy: Callable[[JobSpec], JobSpec] = JobSpec.__copy__  # type: ignore[attr-defined]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from rota import config, names, tracing
 from rota.codec import Codec
 from rota.config import Durable
 from rota.errors import ConfigError, PayloadError
-from rota.ids import new_id
 from rota.jobspec import (
     DEFAULT_LANE,
     DEFAULT_MAX_ATTEMPTS,
@@ -155,28 +155,32 @@ class Enqueuer(Generic[P]):
         Raises PayloadError for arguments that do not fit the signature or cannot travel, and
         ConfigError for a lane, key or id outside the rules.
         """
-        bound = self.codec.bind(args, kwargs)
-        payload = self.codec.encode_bound(bound)
+        payload = self.codec.encode(args, kwargs)
         check_size(payload, self._home.max_payload)
         given, policy = self._options, self.policy
         _check_expiry(given)
-        lane = given.lane or self._from(bound, policy.lane_from, "lane")
-        if lane is None and self._home.require_lane:
-            raise ConfigError(f"task {self.name}: this queue requires a lane, none was given")
+        lane = given.lane or self._from(args, kwargs, policy.lane_from, "lane")
+        if lane is None:
+            if self._home.require_lane:
+                raise ConfigError(f"task {self.name}: this queue requires a lane, none was given")
+            lane = DEFAULT_LANE
         key = given.ordering_key
         if key is None:
-            key = self._from(bound, policy.ordering_key_from, "ordering_key")
+            key = self._from(args, kwargs, policy.ordering_key_from, "ordering_key")
+        id = given.id or self._from(args, kwargs, policy.id_from, "id")
+        return self._pattern.with_call(payload, lane, key, id)
+
+    @cached_property
+    def _pattern(self) -> JobSpec:
+        """What all jobs of this enqueuer have in common."""
+        given, policy = self._options, self.policy
         return JobSpec(
             task=self.name,
-            payload=payload,
-            lane=lane or DEFAULT_LANE,
-            ordering_key=key,
             priority=given.priority,
             delay_ms=given.delay,
             at_ms=given.at,
             expires_in_ms=given.expires_in,
             expires_at_ms=given.expires_at,
-            id=given.id or self._from(bound, policy.id_from, "id") or new_id(),
             max_attempts=policy.max_attempts,
             timeout=_float(policy.timeout),
             on_dead=policy.on_dead,
@@ -184,10 +188,18 @@ class Enqueuer(Generic[P]):
             charge=policy.charge,
         )
 
-    def _from(self, bound: dict[str, object], parameter: str | None, what: str) -> str | None:
+    def _from(
+        self,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+        parameter: str | None,
+        what: str,
+    ) -> str | None:
         if parameter is None:
             return None
-        return names.as_name(self.codec.argument(bound, parameter), f"{what}_from={parameter!r}")
+        return names.as_name(
+            self.codec.argument(args, kwargs, parameter), f"{what}_from={parameter!r}"
+        )
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
         """Stores one job and says whether it is new.
@@ -289,6 +301,8 @@ class Task(Enqueuer[P], Generic[P, R]):
 
 def _check_expiry(options: JobOptions) -> None:
     """A job that could never start is refused; by this machine's clock, which is near enough."""
+    if options.expires_in is None and options.expires_at is None:
+        return
     now = round(time.time() * 1000)
     starts = now + options.delay if options.at is None else max(now, options.at)
     ends = options.expires_at

@@ -20,10 +20,11 @@ import os
 import sys
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import replace
 from functools import lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from rota.endings import Ending, Failed, Stopped
 from rota.jobspec import JobSpec

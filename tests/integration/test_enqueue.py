@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 import rota
 from rota.errors import ConfigError, LaneFull, PayloadError

@@ -483,13 +483,62 @@ def test_bound_arguments_serve_twice() -> None:
     codec = Codec(charge)
     bound = codec.bind(("t7",), {"order_id": 42})
     assert bound == {"tenant": "t7", "order_id": 42}
-    assert codec.argument(bound, "tenant") == "t7"
-    assert codec.argument(bound, "cents") == 100
     assert codec.encode_bound(bound) == codec.encode(("t7", 42), {})
     with pytest.raises(PayloadError, match="order_id is missing"):
         codec.encode_bound({"tenant": "t7"})
     with pytest.raises(PayloadError, match="no such parameter"):
         codec.encode_bound({"tenant": "t7", "order_id": 1, "colour": 1})
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "kwargs", "seen"),
+    [
+        (charge, ("t7",), {"order_id": 42}, {"tenant": "t7", "order_id": 42, "cents": 100}),
+        (charge, ("t7", 42, 1), {}, {"cents": 1}),
+        (only, (1, "x"), {"d": True}, {"a": 1, "b": "x", "c": 0.5, "d": True, "e": None}),
+        (only, (1,), {"c": 1.5, "d": True, "e": 2}, {"b": "b", "c": 1.5, "e": 2}),
+        (gather, (1, 3, 5), {"more": "m"}, {"first": 1, "second": 3, "flag": False}),
+        (functools.partial(charge, "t7", cents=5), (42,), {}, {"order_id": 42, "cents": 5}),
+    ],
+)
+def test_what_the_function_sees_for_a_parameter(
+    function: Callable[..., object],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    seen: dict[str, object],
+) -> None:
+    codec = Codec(function)
+    assert {name: codec.argument(args, kwargs, name) for name in seen} == seen
+
+
+def test_a_name_in_kwargs_is_not_the_positional_only_parameter_of_that_name() -> None:
+    def apart(a: int = 7, /, **more: int) -> None: ...
+
+    assert Codec(apart).argument((), {"a": 1}, "a") == 7
+
+
+@given(
+    st.lists(
+        st.sampled_from([*PLAIN_VALUES, *(value for value, _ in NOT_PLAIN), msgspec.UNSET]),
+        min_size=3,
+        max_size=3,
+    )
+)
+def test_a_call_with_all_parameters_by_position_is_judged_like_any_other(
+    values: list[object],
+) -> None:
+    def everything(a, b: str, c=None) -> None: ...  # type: ignore[no-untyped-def]
+
+    codec, args = Codec(everything), tuple(values)
+    try:
+        expected: object = codec.encode_bound(codec.bind(args, {}))
+    except PayloadError as error:
+        expected = str(error)
+    try:
+        got: object = codec.encode(args, {})
+    except PayloadError as error:
+        got = str(error)
+    assert got == expected
 
 
 def test_lane_from_names_a_parameter() -> None:
