@@ -16,19 +16,18 @@ os.register_at_fork(after_in_child=_random.clear)
 
 def new_id() -> str:
     """A fresh job id: 11 hex digits of milliseconds, so that ids sort by time, 60 random bits."""
-    millis = hex(time.time_ns() // 1_000_000)[2:].zfill(11)
-    while True:
-        try:
-            return millis + _random.pop()
-        except IndexError:
-            _collect()  # and other threads may have taken all of it
+    return hex(time.time_ns() // 1_000_000)[2:].zfill(11) + _digits()
 
 
 def new_nonce() -> str:
     """A name nobody else uses: for a consumer, or one enqueue call."""
-    return os.urandom(12).hex()
+    return _digits() + _digits()[:9]
 
 
-def _collect() -> None:
-    text = os.urandom(_BATCH * _DIGITS // 2).hex()
-    _random.extend(text[i : i + _DIGITS] for i in range(0, _BATCH * _DIGITS, _DIGITS))
+def _digits() -> str:
+    while True:
+        try:
+            return _random.pop()
+        except IndexError:  # and other threads may take what is put here
+            text = os.urandom(_BATCH * _DIGITS // 2).hex()
+            _random.extend(text[i : i + _DIGITS] for i in range(0, _BATCH * _DIGITS, _DIGITS))

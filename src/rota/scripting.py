@@ -94,8 +94,7 @@ class Confirm:
     timeout_ms: int
 
 
-@dataclass(slots=True)
-class Call(Generic[T]):
+class Call(msgspec.Struct, Generic[T], eq=False):
     """One script call that has not been made yet. `reply = yield from call` in an operation.
 
     With `confirm` the raw reply is a pair: the script's, and the server's to WAITAOF or WAIT (an

@@ -50,7 +50,7 @@ def _has_provider(api: ModuleType) -> bool:
     provider = getattr(api, "get_tracer_provider", None)  # None: it is just being imported
     if provider is None:
         return False
-    return not isinstance(provider(), api.ProxyTracerProvider | api.NoOpTracerProvider)
+    return not isinstance(provider(), (api.ProxyTracerProvider, api.NoOpTracerProvider))
 
 
 @lru_cache(maxsize=1)

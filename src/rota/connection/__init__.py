@@ -6,6 +6,7 @@ protocol.py   one call from script to reply: what is sent, and sent again; no I/
 route.py      which server serves a queue, and what that server can do
 batch.py      calls sent together, and what became of each
 steps.py      what the protocol asks of a driver
+wire.py       commands as bytes, replies from bytes
 blocking.py   drives the protocol over blocking sockets
 aio.py        drives it over asyncio
 """

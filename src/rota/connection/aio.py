@@ -9,7 +9,6 @@ from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import redis.asyncio as redis
-from redis.exceptions import ConnectionError as ClientConnectionError
 from redis.exceptions import RedisError, ResponseError
 
 from rota.connection.blocking import REPLY_TIMEOUT_S, EmbeddedUse, connection_options
@@ -18,6 +17,7 @@ from rota.connection.protocol import RESEND_WINDOW_S, ask, deliver, park, scan
 from rota.connection.route import Route
 from rota.connection.steps import Command, Drop, Embedded, Pause, Send, Step, Steps
 from rota.connection.target import Address, Target
+from rota.connection.wire import Wire
 from rota.errors import RotaError, Unavailable
 from rota.keys import Keys
 from rota.scripting import LIBRARY, Ask, Call, Library, Operation, Reply, Request, Scan, Wait
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 _HungUp = RuntimeError
-"""What a stream raises for a write after `hang_up` ended it."""
+"""What a transport raises for a write after `hang_up` ended it."""
 
 
 class _Pool:
@@ -36,8 +36,8 @@ class _Pool:
         self._target = target
         self._reply_timeout = reply_timeout
         self._room = asyncio.Semaphore(size)
-        self._idle: dict[Address, list[Any]] = {}
-        self._busy: set[Any] = set()
+        self._idle: dict[Address, list[Wire]] = {}
+        self._busy: set[Wire] = set()
         self._closed = False
         self._keeper: AsyncGenerator[None, None] | None = None
 
@@ -51,7 +51,8 @@ class _Pool:
             yield
         finally:
             self._closed = True
-            await self.drop()
+            for wire in self.drop():
+                await wire.wait_closed()
 
     async def close(self) -> None:
         if self._keeper is not None:
@@ -59,45 +60,31 @@ class _Pool:
 
     async def send(self, address: Address, commands: Sequence[Command]) -> list[Reply]:
         async with self._room:
-            connection = await self._take(address)
-            self._busy.add(connection)
+            wire = self._take(address) or await self._open(address)
+            self._busy.add(wire)
             try:
-                replies = await self._ask(connection, commands)
-            except (ClientConnectionError, OSError, _HungUp) as error:
-                await connection.disconnect(nowait=True)
-                # What broke one has broken the others, most likely.
-                await self.drop(address, nowait=True)
+                replies = await wire.ask(commands)
+            except (OSError, _HungUp) as error:  # a TimeoutError is an OSError
+                wire.close()
+                self.drop(address)  # what broke one has broken the others, most likely
                 raise Lost(f"{address}: {error}") from error
             except BaseException:
-                # Cancelled with a reply on its way: the next call must not read it.
-                await connection.disconnect(nowait=True)
+                wire.close()  # cancelled with a reply on its way: the next call must not read it
                 raise
             finally:
-                spent = self._closed or connection not in self._busy
-                self._busy.discard(connection)
+                spent = self._closed or wire not in self._busy
+                self._busy.discard(wire)
             if spent:
-                await connection.disconnect(nowait=True)
+                wire.close()
             else:
-                self._idle.setdefault(address, []).append(connection)
+                self._idle.setdefault(address, []).append(wire)
             return replies
 
-    async def _ask(self, connection: Any, commands: Sequence[Command]) -> list[Reply]:
-        """Each reply has its own time; a TimeoutError is an OSError."""
-        replies: list[Reply] = []
-        async with asyncio.timeout(self._reply_timeout) as limit:
-            await connection.send_packed_command(
-                connection.pack_commands(commands), check_health=False
-            )
-            while True:
-                replies.append(await _read(connection))
-                if len(replies) == len(commands):
-                    return replies
-                limit.reschedule(asyncio.get_running_loop().time() + self._reply_timeout)
-
-    async def _take(self, address: Address) -> Any:
+    def _take(self, address: Address) -> Wire | None:
         idle = self._idle.get(address)
-        if idle:
-            return idle.pop()
+        return idle.pop() if idle else None
+
+    async def _open(self, address: Address) -> Wire:
         options = connection_options(self._target, address, self._reply_timeout)
         connection: Any = self._kind(address)(**options)
         try:
@@ -112,10 +99,7 @@ class _Pool:
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
-        # Ours from here on: for its own the client waits by `asyncio.wait_for`, which in Python
-        # 3.11 loses a cancellation that meets the end of what it waits for.
-        connection.socket_timeout = None
-        return connection
+        return Wire(connection, self._reply_timeout)
 
     def _kind(self, address: Address) -> Any:
         if address.path:
@@ -125,21 +109,15 @@ class _Pool:
     def hang_up(self) -> None:
         """See `blocking.Client.hang_up`."""
         while self._busy:
-            writer = getattr(self._busy.pop(), "_writer", None)
-            if writer is not None and writer.can_write_eof():
-                writer.write_eof()
+            self._busy.pop().hang_up()
 
-    async def drop(self, address: Address | None = None, *, nowait: bool = False) -> None:
+    def drop(self, address: Address | None = None) -> list[Wire]:
+        """Closes idle connections, those to one address or all; the ones that are closing."""
         gone = [address] if address else list(self._idle)
-        for connection in [c for one in gone for c in self._idle.pop(one, [])]:
-            await connection.disconnect(nowait=nowait)
-
-
-async def _read(connection: Any) -> Reply:
-    try:
-        return await connection.read_response()
-    except ResponseError as error:
-        return error
+        wires = [wire for one in gone for wire in self._idle.pop(one, [])]
+        for wire in wires:
+            wire.close()
+        return wires
 
 
 class AsyncClient:
@@ -232,7 +210,7 @@ class AsyncClient:
             case Pause():
                 await asyncio.sleep(step.seconds)
             case Drop():
-                await pool.drop(step.address)
+                pool.drop(step.address)
             case Embedded():
                 return await asyncio.to_thread(self._server.address)
         return None
@@ -260,7 +238,7 @@ class AsyncClient:
         """Closes this loop's idle connections: one to the same server has turned out broken."""
         pool = self._pools.get(asyncio.get_running_loop())
         if pool is not None:
-            await pool.drop(nowait=True)
+            pool.drop()
 
     async def close(self) -> None:
         """Closes this loop's connections and lets go of an embedded server."""

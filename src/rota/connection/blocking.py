@@ -24,6 +24,7 @@ from rota.connection.protocol import RESEND_WINDOW_S, ask, deliver, park, scan
 from rota.connection.route import Route
 from rota.connection.steps import Command, Drop, Embedded, Pause, Send, Step, Steps
 from rota.connection.target import Address, Target
+from rota.connection.wire import packed
 from rota.errors import RotaError, Unavailable
 from rota.keys import Keys
 from rota.scripting import LIBRARY, Ask, Call, Library, Operation, Reply, Request, Scan, Wait
@@ -101,7 +102,7 @@ class _Pool:
         connection = self._take(address)
         self._busy.add(connection)
         try:
-            connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+            connection.send_packed_command([packed(commands)], check_health=False)
             replies = [_read(connection) for _ in commands]
         except (ClientConnectionError, ClientTimeout, OSError) as error:
             connection.disconnect()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from redis.crc import key_slot
@@ -32,6 +33,12 @@ SCANNED = 1000
 """How often scripts are loaded or another node is asked before the first pause."""
 
 
+@lru_cache
+def _slot_of(keys: Keys) -> int:
+    """That of all keys of a queue."""
+    return int(key_slot(keys.config.encode()))
+
+
 def deliver(
     calls: Sequence[Call[Any]], route: Route, library: Library, window: float = RESEND_WINDOW_S
 ) -> Steps:
@@ -40,7 +47,7 @@ def deliver(
     Raises ServerFull, ServerTooOld or Unavailable; Lost where a call that must not be sent
     twice may have run. Only the calls that were refused are sent again.
     """
-    slot = key_slot(calls[0].keys.config.encode())
+    slot = _slot_of(calls[0].keys)
     batch = Batch(calls, library)
     give_up, pause, detours = time.monotonic() + window, FIRST_PAUSE_S, 0
     while True:
@@ -94,7 +101,7 @@ def _recover(
 
 def park(keys: Keys, seconds: float, route: Route) -> Steps:
     """One wait at the bell; returns whether it rang. Raises NotSent or Lost on any trouble."""
-    slot = key_slot(keys.wake.encode())
+    slot = _slot_of(keys)
     try:
         address = route.known(slot) or (yield from find(route, slot))
         (reply,) = yield Send(address, [("BLPOP", keys.wake, repr(seconds))])
@@ -112,7 +119,7 @@ def park(keys: Keys, seconds: float, route: Route) -> Steps:
 
 def ask(question: Ask, route: Route) -> Steps:
     """Questions to the queue's server, once; their replies, refusals among them."""
-    slot = key_slot(question.keys.config.encode())
+    slot = _slot_of(question.keys)
     try:
         address = route.known(slot) or (yield from find(route, slot))
         return (yield Send(address, question.commands))

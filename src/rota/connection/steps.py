@@ -3,38 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from rota.connection.target import Address
 
 Command = tuple[str | bytes | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(msgspec.Struct, frozen=True):
     """Send `commands` to `address` in one go; the result is a list of replies and errors."""
 
     address: Address
     commands: Sequence[Command]
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(msgspec.Struct, frozen=True):
     """Wait so many seconds."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(msgspec.Struct, frozen=True):
     """Close the idle connections to `address`: it changed its role."""
 
     address: Address
 
 
-@dataclass(frozen=True, slots=True)
-class Embedded:
+class Embedded(msgspec.Struct, frozen=True):
     """Make sure the embedded server runs; the result is its address."""
 
 

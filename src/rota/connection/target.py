@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+import msgspec
+
 from rota.errors import ConfigError
 
 Kind = Literal["single", "cluster", "sentinel", "embedded"]
@@ -19,8 +21,7 @@ SCHEMES = (
 MAX_DATABASE_DIGITS = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(msgspec.Struct, frozen=True):
     """Where one server listens: a host and port, or the path of a Unix socket."""
 
     host: str = ""

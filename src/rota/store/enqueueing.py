@@ -70,8 +70,22 @@ def _cause(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _column(values: list[object]) -> list[object] | Literal[False]:
-    return values if any(value is not False for value in values) else False
+def _columns(specs: Sequence[JobSpec]) -> Packed:
+    """Jobs by column, so that what no job uses costs one byte."""
+    columns: list[list[object]] = [
+        [spec.ordering_key or False for spec in specs],
+        [spec.priority or False for spec in specs],
+        [spec.delay_ms or False for spec in specs],
+        [spec.at_ms or False for spec in specs],
+        [_charge(spec) for spec in specs],
+    ]
+    return Packed(
+        [
+            [spec.id for spec in specs],
+            [spec.lane for spec in specs],
+            *(column if any(column) else False for column in columns),
+        ]
+    )
 
 
 def _charge(spec: JobSpec) -> object:
@@ -79,21 +93,6 @@ def _charge(spec: JobSpec) -> object:
     if spec.charge == "time":
         return f"t,{spec.task}"
     return False if spec.cost == 1 else spec.cost
-
-
-def _columns(specs: Sequence[JobSpec]) -> Packed:
-    """Jobs by column, so that what no job uses costs one byte."""
-    return Packed(
-        [
-            [spec.id for spec in specs],
-            [spec.lane for spec in specs],
-            _column([False if s.ordering_key is None else s.ordering_key for s in specs]),
-            _column([spec.priority or False for spec in specs]),
-            _column([spec.delay_ms or False for spec in specs]),
-            _column([False if spec.at_ms is None else spec.at_ms for spec in specs]),
-            _column([_charge(spec) for spec in specs]),
-        ]
-    )
 
 
 def _confirmed(call: Call[T], durable: Durable) -> Operation[tuple[T, Reply]]:
