@@ -60,6 +60,7 @@ class Codec:
     """
 
     __slots__ = (
+        "_all_count",
         "_decoder",
         "_decoders",
         "_every",
@@ -103,12 +104,15 @@ class Codec:
         }
         self._has_optional = len(self._required) < len(self._hints)
         self._decoder = msgspec.json.Decoder(self._struct(), dec_hook=_dec_hook)
+        # How many arguments a call has that passes all parameters by position, where one can.
+        plain = self._simple and len(self._positional) == len(self._hints)
+        self._all_count = len(self._hints) if plain else -1
         self._every = msgspec.defstruct(self.name, list(self._hints.items()))
         self._read_every = msgspec.json.Decoder(self._every, dec_hook=_dec_hook).decode
 
     def encode(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bytes:
         """The payload of a call; `PayloadError` names the parameter that does not fit."""
-        if self._simple and not kwargs and len(args) == len(self._positional) == len(self._hints):
+        if len(args) == self._all_count and not kwargs:
             payload = self._encode_every(args)
             if payload is not None:
                 return payload

@@ -159,15 +159,17 @@ class Enqueuer(Generic[P]):
         check_size(payload, self._home.max_payload)
         given, policy = self._options, self.policy
         _check_expiry(given)
-        lane = given.lane or self._from(args, kwargs, policy.lane_from, "lane")
+        lane, key, id = given.lane, given.ordering_key, given.id
+        if lane is None and policy.lane_from is not None:
+            lane = self._named(args, kwargs, policy.lane_from, "lane_from")
         if lane is None:
             if self._home.require_lane:
                 raise ConfigError(f"task {self.name}: this queue requires a lane, none was given")
             lane = DEFAULT_LANE
-        key = given.ordering_key
-        if key is None:
-            key = self._from(args, kwargs, policy.ordering_key_from, "ordering_key")
-        id = given.id or self._from(args, kwargs, policy.id_from, "id")
+        if key is None and policy.ordering_key_from is not None:
+            key = self._named(args, kwargs, policy.ordering_key_from, "ordering_key_from")
+        if id is None and policy.id_from is not None:
+            id = self._named(args, kwargs, policy.id_from, "id_from")
         return self._pattern.with_call(payload, lane, key, id)
 
     @cached_property
@@ -188,18 +190,11 @@ class Enqueuer(Generic[P]):
             charge=policy.charge,
         )
 
-    def _from(
-        self,
-        args: tuple[object, ...],
-        kwargs: Mapping[str, object],
-        parameter: str | None,
-        what: str,
-    ) -> str | None:
-        if parameter is None:
-            return None
-        return names.as_name(
-            self.codec.argument(args, kwargs, parameter), f"{what}_from={parameter!r}"
-        )
+    def _named(
+        self, args: tuple[object, ...], kwargs: Mapping[str, object], parameter: str, option: str
+    ) -> str:
+        value = self.codec.argument(args, kwargs, parameter)
+        return names.as_name(value, f"{option}={parameter!r}")
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
         """Stores one job and says whether it is new.
