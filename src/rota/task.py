@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cached_property
 from typing import Any, Generic, ParamSpec, TypeVar
+
+import msgspec
 
 from rota import config, names, tracing
 from rota.codec import Codec
@@ -62,8 +63,7 @@ class TaskPolicy:
             object.__setattr__(self, "timeout", limit)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOptions:
+class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What one enqueueing says of its job; what is None comes from the task."""
 
     lane: str | None = None
@@ -148,6 +148,7 @@ class Enqueuer(Generic[P]):
         self._home = home
         self._options = options
         self._durable = durable or home.durable
+        self._pattern: JobSpec | None = None
 
     def spec(self, *args: P.args, **kwargs: P.kwargs) -> JobSpec:
         """The job these arguments make, with its id.
@@ -170,10 +171,11 @@ class Enqueuer(Generic[P]):
             key = self._named(args, kwargs, policy.ordering_key_from, "ordering_key_from")
         if id is None and policy.id_from is not None:
             id = self._named(args, kwargs, policy.id_from, "id_from")
+        if self._pattern is None:
+            self._pattern = self._make_pattern()
         return self._pattern.with_call(payload, lane, key, id)
 
-    @cached_property
-    def _pattern(self) -> JobSpec:
+    def _make_pattern(self) -> JobSpec:
         """What all jobs of this enqueuer have in common."""
         given, policy = self._options, self.policy
         return JobSpec(
