@@ -20,11 +20,21 @@ Decode = Callable[[Job], None]
 
 
 @dataclass(frozen=True, slots=True)
+class Unread:
+    """The server's answer to an exchange, the jobs in it still unread; `delivery` is theirs."""
+
+    reply: Exchanged
+    delivery: str
+
+
+@dataclass(frozen=True, slots=True)
 class Taken:
-    """What an exchange brought: entries that can be run, and the server's answer."""
+    """What an exchange brought: entries that can be run, the server's answer, and how jobs end
+    that cannot be run."""
 
     entries: list[list[Job]]
     reply: Exchanged
+    refused: Sequence[Settlement] = ()
 
     @property
     def jobs(self) -> list[Job]:
@@ -64,11 +74,26 @@ class Deliveries:
     def exchange(
         self, *, want: int, prefetch: int, park: bool, done: Sequence[Job] = ()
     ) -> Operation[Taken]:
-        """Completes `done` and claims up to `want` entries.
+        """Completes `done` and claims up to `want` entries; what cannot be run is buried.
 
         Raises LeaseLost. After any other failure the outcome is unknown, and the next call
         first asks the server what this consumer holds.
         """
+        unread = yield from self.exchange_unread(want=want, prefetch=prefetch, park=park, done=done)
+        taken = self._open(unread)
+        if taken.refused:
+            self.unsure = True
+            yield from self._store.settle(self.id, taken.refused)
+            self.unsure = False
+        # Only now: had burying failed, what came with it would be given back by reconciling.
+        self._hold(taken)
+        return taken
+
+    def exchange_unread(
+        self, *, want: int, prefetch: int, park: bool, done: Sequence[Job] = ()
+    ) -> Operation[Unread]:
+        """As `exchange`, and leaves it to the caller to `read` the answer and to settle what is
+        refused. To be read before `reconcile`, which gives back what it does not know."""
         if self.unsure:
             yield from self.reconcile()
         self._number += 1
@@ -81,19 +106,19 @@ class Deliveries:
             prefetch=prefetch,
             park=park,
             done=[(job.id, job.delivery) for job in done],
-            ran=[job.ran() for job in done],
+            ran=[job.ran() for job in done] if any(job.charge == "time" for job in done) else (),
         )
-        for job in done:
-            self._let_go(job.id, job.delivery)
+        self.let_go(done)
         if reply.status == "lost":
             raise LeaseLost(f"the lease of consumer {self.id} is gone")
-        entries, refused = self._open(reply, str(number))
-        if refused:
-            yield from self._store.settle(self.id, refused)
-        # Only now: had burying failed, what came with it would be given back by reconciling.
-        self.held.update((job.id, job) for entry in entries for job in entry)
         self.unsure = reply.status == "stale"
-        return Taken(entries, reply)
+        return Unread(reply, str(number))
+
+    def read(self, unread: Unread) -> Taken:
+        """Takes what was claimed into its hands; what cannot be run is named, and not held."""
+        taken = self._open(unread)
+        self._hold(taken)
+        return taken
 
     def settle(self, settlements: Sequence[Settlement]) -> Operation[list[Answer]]:
         """Ends deliveries, each in its own way; jobs answered are no longer held."""
@@ -116,7 +141,7 @@ class Deliveries:
         return marked
 
     def let_go(self, jobs: Iterable[Job]) -> None:
-        """They are others' by now."""
+        """They have ended, or are others' by now."""
         for job in jobs:
             self._let_go(job.id, job.delivery)
 
@@ -164,14 +189,18 @@ class Deliveries:
             if other.sequence == job.sequence and other.place > job.place:
                 del self.held[other.id]
 
-    def _open(self, reply: Exchanged, delivery: str) -> tuple[list[list[Job]], list[Settlement]]:
+    def _hold(self, taken: Taken) -> None:
+        self.held.update([(job.id, job) for entry in taken.entries for job in entry])
+
+    def _open(self, unread: Unread) -> Taken:
         """The jobs that can be run, and how those end that cannot: dead, their bytes kept."""
         entries: list[list[Job]] = []
         refused: list[Settlement] = []
-        for claimed in reply.entries:
+        delivery, now = unread.delivery, unread.reply.now
+        for claimed in unread.reply.entries:
             entry: list[Job] = []
             for one in claimed:
-                job, why = self._read(one, delivery, reply.now)
+                job, why = self._read(one, delivery, now)
                 if why is not None:
                     hold = job is not None and job.on_dead == "hold"
                     if hold and entry:
@@ -186,7 +215,7 @@ class Deliveries:
                     entry.append(job)
             if entry:
                 entries.append(entry)
-        return entries, refused
+        return Taken(entries, unread.reply, refused)
 
     def _read(self, claimed: Claimed, delivery: str, now: int) -> tuple[Job | None, str | None]:
         """The job, and why it cannot be run."""

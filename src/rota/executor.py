@@ -43,14 +43,14 @@ class Executor:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=THREADS)
         self.suspect = asyncio.Lock()
         """Held by the one job with a death behind it that may run in this process."""
-        self._awaited: dict[Job, asyncio.Task[object]] = {}
+        self._awaited: set[Job] = set()
 
     async def execute(self, job: Job, task: AnyTask) -> Ending:
         """Runs the handler; raises CancelledError only when it was cancelled from outside."""
         _CURRENT.set(job)
         try:
             if task.is_async:
-                self._awaits(job)
+                self._awaited.add(job)
                 if job.timeout is None:
                     await task.function(*job.args, **job.kwargs)
                 else:
@@ -76,19 +76,13 @@ class Executor:
         except BaseException as error:  # SystemExit, or what other libraries raise past Exception
             return _failure(error)
         finally:
-            self._awaited.pop(job, None)
+            self._awaited.discard(job)
         return None
 
-    def _awaits(self, job: Job) -> None:
-        current = asyncio.current_task()
-        assert current is not None
-        self._awaited[job] = current
-
-    def interrupt(self, job: Job) -> None:
-        """Cancels the job's handler where it is async and runs; a thread cannot be stopped."""
-        task = self._awaited.get(job)
-        if task is not None:
-            task.cancel()
+    def awaits(self, job: Job) -> bool:
+        """Whether cancelling the task that executes it stops its handler: a thread cannot be
+        stopped, and before and after the handler there is nothing to stop."""
+        return job in self._awaited
 
     async def _in_thread(self, job: Job, task: AnyTask) -> None:
         context = contextvars.copy_context()
@@ -115,7 +109,7 @@ class Executor:
                 )
 
         if inspect.isawaitable(answer):  # an async handler behind a plain wrapper
-            self._awaits(job)
+            self._awaited.add(job)
             async with asyncio.timeout(job.timeout):
                 await answer
 

@@ -30,10 +30,13 @@ def fields(queue: str, job: Job) -> dict[str, object]:
     }
 
 
+def tells_all() -> bool:
+    """Whether jobs that are done are said too, not only failures."""
+    return logger.isEnabledFor(logging.INFO)
+
+
 def tell(queue: str, job: Job, ending: Ending, seconds: float) -> None:
     """Says how a job's run ended."""
-    if ending is None and not logger.isEnabledFor(logging.INFO):
-        return  # most jobs end here
     level = logging.WARNING if _is_trouble(ending) else logging.INFO
     if not logger.isEnabledFor(level):
         return

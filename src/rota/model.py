@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
@@ -25,6 +25,7 @@ LaneOrder = Literal["waiting", "oldest_wait", "running", "served"]
 
 DEFAULT_BACKOFF = Backoff()
 PREFIX_WIDTH = 46
+NEWLINE = 10
 
 
 def process_name() -> str:
@@ -40,8 +41,7 @@ class Enqueued:
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(msgspec.Struct, frozen=True):
     """A job in a consumer's hands, as the server gave it; `record` is None where it is missing."""
 
     id: str
@@ -50,11 +50,11 @@ class Claimed:
     suspect: bool
 
 
-@dataclass(slots=True, eq=False)
-class Job:
+class Job(msgspec.Struct, eq=False):
     """A claimed job. `args` and `kwargs` are set where the task is known, `payload` always.
 
     `cancelled` becomes true, while it is held, some seconds after someone asked to cancel it.
+    Compared and hashed by identity.
     """
 
     id: str
@@ -73,14 +73,14 @@ class Job:
     delivery: str
     suspect: bool
     place: int
+    trace: str | None = None
     args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = field(default_factory=dict)
+    kwargs: dict[str, Any] = msgspec.field(default_factory=dict)
     state: Any = None
     backoff: BackoffRule = DEFAULT_BACKOFF
     cancelled: bool = False
     began: float = 0.0
     took: float | None = None
-    trace: str | None = None
 
     def begin(self) -> None:
         """Its time runs from now, where that is what it is charged."""
@@ -105,8 +105,7 @@ class Job:
         return None if self.ordering_key is None else (self.lane, self.ordering_key)
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """A record, read: header, score, time of enqueueing (Unix seconds), payload."""
 
     header: Header
@@ -118,7 +117,7 @@ class Record:
 def parse_record(record: bytes) -> Record:
     """Raises PayloadError where the record is cut or its header is not one."""
     newline = record.find(b"\n", PREFIX_WIDTH)
-    if newline < 0 or record[PREFIX_WIDTH - 1 : PREFIX_WIDTH] != b"\n":
+    if newline < 0 or record[PREFIX_WIDTH - 1] != NEWLINE:
         raise PayloadError("the record is cut: it has no header line")
     try:
         header = decode_header(record[PREFIX_WIDTH:newline])
@@ -138,10 +137,10 @@ def read_note(text: bytes) -> dict[str, Any]:
 
 
 def _expiry(header: Header, enqueued: float) -> int | None:
-    ends = [header.expires_at] if header.expires_at is not None else []
-    if header.expires_in is not None:
-        ends.append(round(enqueued * 1000) + header.expires_in)
-    return min(ends, default=None)
+    if header.expires_in is None:
+        return header.expires_at
+    ends = round(enqueued * 1000) + header.expires_in
+    return ends if header.expires_at is None else min(ends, header.expires_at)
 
 
 def job_from(claimed: Claimed, delivery: str) -> Job:
@@ -149,25 +148,26 @@ def job_from(claimed: Claimed, delivery: str) -> Job:
     if claimed.record is None:
         raise PayloadError("the record is missing")
     record = parse_record(claimed.record)
-    header = record.header
+    header, enqueued_at = record.header, record.enqueued_at
+    # By position: named, the fields cost five times as much, and this is done for every job.
     return Job(
-        id=claimed.id,
-        task=header.task,
-        lane=header.lane,
-        ordering_key=header.key,
-        priority=header.priority,
-        attempt=claimed.attempts + 1,
-        max_attempts=header.max_attempts,
-        timeout=header.timeout,
-        on_dead=header.on_dead,
-        charge=header.charge,
-        expires=_expiry(header, record.enqueued_at),
-        enqueued_at=record.enqueued_at,
-        payload=record.payload,
-        delivery=delivery,
-        suspect=claimed.suspect,
-        place=record.place,
-        trace=header.trace,
+        claimed.id,
+        header.task,
+        header.lane,
+        header.key,
+        header.priority,
+        claimed.attempts + 1,
+        header.max_attempts,
+        header.timeout,
+        header.on_dead,
+        header.charge,
+        _expiry(header, enqueued_at),
+        enqueued_at,
+        record.payload,
+        delivery,
+        claimed.suspect,
+        record.place,
+        header.trace,
     )
 
 

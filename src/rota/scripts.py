@@ -26,8 +26,11 @@ def _texts(reply: Reply) -> list[str]:
     return [item.decode() for item in reply]
 
 
+_ANSWERS: dict[bytes, Answer] = {b"ok": "ok", b"settled": "settled", b"lost": "lost"}
+
+
 def _answers(reply: Reply) -> list[Answer]:
-    return cast("list[Answer]", _texts(reply))
+    return [_ANSWERS[answer] for answer in reply]
 
 
 def _answers_of_dead(reply: Reply) -> list[DeadAnswer]:

@@ -7,6 +7,9 @@ from typing import Protocol
 
 MAX_ENTRIES = 400
 """The most entries one claim asks for."""
+WHOLE = 32
+"""Up to so many a claim asks for all slots, not for half of them: a smaller one costs more than
+what it gains."""
 
 
 class Asker(Protocol):
@@ -27,6 +30,8 @@ class Slots:
     def __init__(self, size: int) -> None:
         self.size = size
         self.free = size
+        # Half of them, so that the server works on one half while the handlers of the other run.
+        self._most = min(MAX_ENTRIES, max(WHOLE, (size + 1) // 2))
         self._askers: list[Asker] = []
         self._line: deque[Asker] = deque()
 
@@ -53,7 +58,7 @@ class Slots:
         """An even share of what is free among those that want; 0 when it is another's turn."""
         if not self.free or (self._line and asker not in self._line):
             return 0
-        share = min(MAX_ENTRIES, max(1, self.free // max(1, len(self._line))))
+        share = min(self._most, max(1, self.free // max(1, len(self._line))))
         if asker in self._line:
             self._line.remove(asker)
         self.free -= share

@@ -750,7 +750,7 @@ def first_call(operation: Operation[Any]) -> Call[Any]:
 
 
 def _bare(job: Claimed) -> Claimed:
-    return replace(job, record=None)
+    return Claimed(job.id, None, job.attempts, job.suspect)
 
 
 EXAMPLES = {"valkey": 150, "redis7": 40, "cluster": 20}

@@ -133,7 +133,8 @@ def die() -> None:
 def arm(step: str) -> None:
     """Lets the process die at a step of the worker's own code."""
     from rota.deliveries import Deliveries
-    from rota.fetcher import Fetcher
+    from rota.entries import Entries
+    from rota.settling import Settling
     from rota.store import Store
 
     def before(owner: Any, name: str, is_time: Callable[..., bool]) -> None:
@@ -147,13 +148,13 @@ def arm(step: str) -> None:
         setattr(owner, name, patched)
 
     if step == "claimed":
-        before(Deliveries, "_open", lambda _, reply, __: bool(reply.entries))
+        before(Deliveries, "_open", lambda _, unread: bool(unread.reply.entries))
     elif step == "decoding":
         before(Deliveries, "_read", lambda *_: True)
     elif step == "starting":
-        before(Fetcher, "_start", lambda _, taken: bool(taken.entries))
+        before(Entries, "start", lambda _, entries: bool(entries))
     elif step == "ending":
-        before(Fetcher, "_end", lambda *_: True)
+        before(Settling, "end", lambda *_: True)
     elif step == "acknowledged":
         original: Any = Store.exchange
 
