@@ -33,8 +33,7 @@ def process_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-@dataclass(frozen=True, slots=True)
-class Enqueued:
+class Enqueued(msgspec.Struct, frozen=True, gc=False):
     """The outcome of one job: `created`, `duplicate` (its id is taken) or `lane_full`."""
 
     id: str
