@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from rota.census import CensusTaker
@@ -98,9 +99,9 @@ class Link:
             found = self._outboxes[loop] = Outbox(self)
         return found
 
-    async def run(self, operation: Operation[T]) -> T:
+    def run(self, operation: Operation[T]) -> Coroutine[Any, Any, T]:
         """Carries an operation out on the running loop."""
-        return await self.async_client.run(self._first(operation))
+        return self.async_client.run(self._first(operation))
 
     def run_sync(self, operation: Operation[T]) -> T:
         """Carries an operation out, blocking."""

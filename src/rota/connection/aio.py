@@ -13,14 +13,14 @@ from redis.exceptions import RedisError, ResponseError
 
 from rota.connection.blocking import REPLY_TIMEOUT_S, EmbeddedUse, connection_options
 from rota.connection.faults import Lost, NotSent, refusal
-from rota.connection.protocol import RESEND_WINDOW_S, ask, deliver, park, scan
+from rota.connection.protocol import RESEND_WINDOW_S, answer, park
 from rota.connection.route import Route
-from rota.connection.steps import Command, Drop, Embedded, Pause, Send, Step, Steps
+from rota.connection.steps import Command, Drop, Embedded, Pause, Send, Steps
 from rota.connection.target import Address, Target
 from rota.connection.wire import Wire
 from rota.errors import RotaError, Unavailable
 from rota.keys import Keys
-from rota.scripting import LIBRARY, Ask, Call, Library, Operation, Reply, Request, Scan, Wait
+from rota.scripting import LIBRARY, Library, Operation, Reply
 
 T = TypeVar("T")
 
@@ -150,12 +150,6 @@ class AsyncClient:
         """The maxmemory-policies of the servers it has called."""
         return {facts.policy for facts in self._route.facts.values()}
 
-    async def call(self, calls: Sequence[Call[Any]]) -> list[Reply]:
-        """The raw replies of calls of one queue, sent together."""
-        steps = deliver(calls, self._route, self._library, self._window)
-        replies: list[Reply] = await self._drive(steps)
-        return replies
-
     async def park(self, keys: Keys, seconds: float) -> bool:
         """Waits for a wake at most `seconds`; says whether one came. Raises NotSent or Lost."""
         return bool(await self._drive(park(keys, seconds, self._route)))
@@ -166,7 +160,8 @@ class AsyncClient:
             request = next(operation)
             while True:
                 try:
-                    reply = await self._answer(request)
+                    steps = answer(request, self._route, self._library, self._window)
+                    reply = await self._drive(steps)
                 except BaseException as error:
                     request = operation.throw(error)
                 else:
@@ -176,24 +171,16 @@ class AsyncClient:
         finally:
             operation.close()
 
-    async def _answer(self, request: Request) -> Reply:
-        if isinstance(request, Call):
-            return (await self.call([request]))[0]
-        if isinstance(request, Wait):
-            return await asyncio.sleep(request.seconds)
-        if isinstance(request, Ask):
-            return await self._drive(ask(request, self._route))
-        if isinstance(request, Scan):
-            return await self._drive(scan(request, self._route))
-        return await self.call(request)
-
     async def _drive(self, steps: Steps) -> Any:
         pool = await self._pool()
         try:
             step = next(steps)
             while True:
                 try:
-                    result = await self._carry_out(pool, step)
+                    if isinstance(step, Send):
+                        result = await pool.send(step.address, step.commands)
+                    else:
+                        result = await self._carry_out(pool, step)
                 except RotaError as fault:
                     step = steps.throw(fault)
                 else:
@@ -203,10 +190,8 @@ class AsyncClient:
         finally:
             steps.close()
 
-    async def _carry_out(self, pool: _Pool, step: Step) -> Any:
+    async def _carry_out(self, pool: _Pool, step: Pause | Drop | Embedded) -> Any:
         match step:
-            case Send():
-                return await pool.send(step.address, step.commands)
             case Pause():
                 await asyncio.sleep(step.seconds)
             case Drop():

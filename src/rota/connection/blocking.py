@@ -20,14 +20,14 @@ from redis.retry import Retry
 
 from rota import embedded
 from rota.connection.faults import Lost, NotSent, refusal
-from rota.connection.protocol import RESEND_WINDOW_S, ask, deliver, park, scan
+from rota.connection.protocol import RESEND_WINDOW_S, answer, park
 from rota.connection.route import Route
 from rota.connection.steps import Command, Drop, Embedded, Pause, Send, Step, Steps
 from rota.connection.target import Address, Target
 from rota.connection.wire import packed
 from rota.errors import RotaError, Unavailable
 from rota.keys import Keys
-from rota.scripting import LIBRARY, Ask, Call, Library, Operation, Reply, Request, Scan, Wait
+from rota.scripting import LIBRARY, Library, Operation, Reply
 
 T = TypeVar("T")
 
@@ -201,19 +201,14 @@ class Client:
         self._pool = _Pool(self.target, self._size, self._reply_timeout)
         self._server = EmbeddedUse(self.target)
 
-    def call(self, calls: Sequence[Call[Any]]) -> list[Reply]:
-        """The raw replies of calls of one queue, sent together."""
-        steps = deliver(calls, self._route, self._library, self._window)
-        replies: list[Reply] = self._drive(steps)
-        return replies
-
     def run(self, operation: Operation[T]) -> T:
         """Carries an operation out and returns its result."""
         try:
             request = next(operation)
             while True:
                 try:
-                    reply = self._answer(request)
+                    steps = answer(request, self._route, self._library, self._window)
+                    reply = self._drive(steps)
                 except BaseException as error:
                     request = operation.throw(error)
                 else:
@@ -222,17 +217,6 @@ class Client:
             return cast(T, stop.value)
         finally:
             operation.close()
-
-    def _answer(self, request: Request) -> Reply:
-        if isinstance(request, Call):
-            return self.call([request])[0]
-        if isinstance(request, Wait):
-            return time.sleep(request.seconds)
-        if isinstance(request, Ask):
-            return self._drive(ask(request, self._route))
-        if isinstance(request, Scan):
-            return self._drive(scan(request, self._route))
-        return self.call(request)
 
     def _drive(self, steps: Steps) -> Any:
         if self._pid != os.getpid():

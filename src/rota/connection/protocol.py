@@ -1,6 +1,6 @@
 """One call from script to reply, without I/O: routing, lost script caches, resending.
 
-`deliver` yields steps and is sent their results; `blocking.py` and `aio.py` carry them out. So
+`answer` yields steps and is sent their results; `blocking.py` and `aio.py` carry them out. So
 every rule of what may be sent again stands here, once.
 """
 
@@ -21,7 +21,7 @@ from rota.connection.steps import Drop, Pause, Send, Step, Steps
 from rota.connection.target import Address
 from rota.errors import Unavailable
 from rota.keys import Keys
-from rota.scripting import Ask, Call, Library, Scan
+from rota.scripting import Ask, Call, Library, Request, Scan, Wait
 
 RESEND_WINDOW_S = 10.0
 """How long a call is sent again before it fails. Receipts of enqueue calls live for 60 s."""
@@ -37,6 +37,21 @@ SCANNED = 1000
 def _slot_of(keys: Keys) -> int:
     """That of all keys of a queue."""
     return int(key_slot(keys.config.encode()))
+
+
+def answer(
+    request: Request, route: Route, library: Library, window: float = RESEND_WINDOW_S
+) -> Steps:
+    """What an operation is sent for what it yields."""
+    if isinstance(request, Call):
+        return (yield from deliver([request], route, library, window))[0]
+    if isinstance(request, Wait):
+        return (yield Pause(request.seconds))
+    if isinstance(request, Ask):
+        return (yield from ask(request, route))
+    if isinstance(request, Scan):
+        return (yield from scan(request, route))
+    return (yield from deliver(request, route, library, window))
 
 
 def deliver(
