@@ -18,8 +18,8 @@ end
 local ids, lanes, keys, priorities, delays, instants, costs = unpack(jobs, 1, 7)
 
 local names = {}
-for i, id in ipairs(ids) do
-  names[i] = k_job(id)
+for i = 1, #ids do
+  names[i] = k_job(ids[i])
 end
 local some_exist = redis.call('EXISTS', unpack(names)) > 0
 
@@ -59,20 +59,27 @@ if #created == 0 then
   return { 'ok', reply }
 end
 
--- Per lane, in order of first sight: its claimable entries, its delayed jobs, its count.
-local order, groups = {}, {}
-local function group_of(lane)
-  local group = groups[lane]
-  if not group then
-    group = { lane = lane, entries = {}, waiting = 0 }
-    groups[lane] = group
-    order[#order + 1] = group
+-- By lane, in order of first sight, and a lane is its number: its claimable entries as arguments of
+-- ZADD, its delayed jobs likewise, how many of its jobs wait.
+local numbers, names_of, is_sequence, entries, delayed, waiting = {}, {}, {}, {}, {}, {}
+local function number_of(lane)
+  local number = #names_of + 1
+  numbers[lane], names_of[number] = number, lane
+  is_sequence[number], waiting[number] = is_ordered(lane), 0
+  return number
+end
+local function add_entry(lane, place, entry)
+  local list = entries[lane]
+  if list then
+    list[#list + 1] = place -- a number: the server prints it exactly, `..` would not
+    list[#list + 1] = entry
+  else
+    entries[lane] = { place, entry }
   end
-  return group
 end
 local sequences, sequence_list = {}, {}
 local function sequence_group(lane, key)
-  local sequence = sequence_of(lane, key)
+  local sequence = sequence_of(names_of[lane], key)
   local group = sequences[sequence]
   if not group then
     group = { sequence = sequence, lane = lane, key = key, jobs = {}, head = math.huge }
@@ -91,37 +98,35 @@ if large then
 end
 local records, scheduled, soonest = {}, {}, math.huge
 local ready_now, ready_later, filled = prefix_end(now), prefix_end(0), 0
-for _, i in ipairs(created) do
+for n = 1, #created do
+  local i = created[n]
+  local id, lane = ids[i], numbers[lanes[i]] or number_of(lanes[i])
+  local due = delays and delays[i] and now + delays[i] or instants and instants[i] or 0
   seq = seq + 1
-  local id, lane = ids[i], lanes[i]
-  local group = group_of(lane)
-  local due = (delays and delays[i] and now + delays[i]) or (instants and instants[i]) or 0
   records[filled + 1] = names[i]
   filled = filled + 2
   if due > now then
-    records[filled] = place_text(seq) .. ready_later .. bodies[i]
     local member = place_text(seq) .. id
+    records[filled] = place_text(seq) .. ready_later .. bodies[i]
     scheduled[#scheduled + 1] = due
     scheduled[#scheduled + 1] = member
-    group.delayed = group.delayed or {}
-    group.delayed[#group.delayed + 1] = due
-    group.delayed[#group.delayed + 1] = member
+    local list = delayed[lane] or {}
+    delayed[lane] = list
+    list[#list + 1] = due
+    list[#list + 1] = member
     soonest = math.min(soonest, due)
   else
-    local place = seq - (priorities and priorities[i] or 0) * PRIORITY_STEP
+    local place = priorities and priorities[i] and seq - priorities[i] * PRIORITY_STEP or seq
     records[filled] = place_text(place) .. ready_now .. bodies[i]
-    group.waiting = group.waiting + 1
-    local key = is_ordered(lane) and '' or (keys and keys[i])
+    waiting[lane] = waiting[lane] + 1
+    local key = is_sequence[lane] and '' or keys and keys[i]
     if key then
       local line = sequence_group(lane, key)
       line.jobs[#line.jobs + 1] = place
       line.jobs[#line.jobs + 1] = id
       line.head = math.min(line.head, place)
     else
-      local entries = group.entries
-      local n = #entries
-      entries[n + 1] = place -- a number: the server prints it exactly, `..` would not
-      entries[n + 2] = id
+      add_entry(lane, place, id)
     end
   end
 end
@@ -155,37 +160,35 @@ if #sequence_list > 0 then
   for i, line in ipairs(sequence_list) do
     local head = line.head
     if held[i] or blocks[2 * i - 1] or blocks[2 * i] then
-      redis.call('ZADD', k_out(line.lane), 'LT', head, line.key)
+      redis.call('ZADD', k_out(names_of[line.lane]), 'LT', head, line.key)
     else
-      local entries = groups[line.lane].entries
-      entries[#entries + 1] = head
-      entries[#entries + 1] = '!' .. line.key
+      add_entry(line.lane, head, '!' .. line.key)
     end
   end
 end
 
-local names_waiting, names_ready, count = {}, {}, 0
-for _, group in ipairs(order) do
-  if #group.entries > 0 then
-    redis.call('ZADD', k_pending(group.lane), 'LT', unpack(group.entries))
-    names_ready[#names_ready + 1] = group.lane
+local names_waiting, added, names_ready, count = {}, {}, {}, 0
+for lane = 1, #names_of do
+  local name = names_of[lane]
+  if entries[lane] then
+    redis.call('ZADD', k_pending(name), 'LT', unpack(entries[lane]))
+    names_ready[#names_ready + 1] = name
   end
-  if group.delayed then
-    redis.call('ZADD', k_delayed(group.lane), unpack(group.delayed))
+  if delayed[lane] then
+    redis.call('ZADD', k_delayed(name), unpack(delayed[lane]))
   end
-  if group.waiting > 0 then
-    names_waiting[#names_waiting + 1] = group.lane
-    count = count + group.waiting
+  if waiting[lane] > 0 then
+    names_waiting[#names_waiting + 1] = name
+    added[#names_waiting] = waiting[lane]
+    count = count + waiting[lane]
   end
 end
-if #names_waiting > 0 then
-  local before = redis.call('HMGET', k_gwaiting, unpack(names_waiting))
-  local set = {}
-  for i, lane in ipairs(names_waiting) do
-    set[2 * i - 1] = lane
-    set[2 * i] = (before[i] or 0) + groups[lane].waiting
+if count > 0 then
+  local counts = redis.call('HMGET', k_gwaiting, unpack(names_waiting))
+  for i = 1, #names_waiting do
+    counts[i] = (counts[i] or 0) + added[i]
   end
-  redis.call('HSET', k_gwaiting, unpack(set))
+  call_pairs('HSET', k_gwaiting, names_waiting, counts)
   redis.call('HINCRBY', k_stats, 'waiting', count)
 end
 redis.call('HINCRBY', k_stats, 'enqueued', #created)

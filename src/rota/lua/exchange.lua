@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- include: clock bell lists record sequence_name delivery holding limits out_until rate charge turn
 -- include: reconcile offer changes refund figures ran forget asked give_back complete promote next_due
--- include: gate bytes heap ring_lanes entries take served
+-- include: gate bytes ring_lanes heap entries take served
 -- args: consumer number want prefetch park done
 -- resend: no
 -- Settles completed jobs and claims up to `want` entries, in one round trip.
@@ -11,7 +11,7 @@
 --   status   ok · lost (the lease is gone) · stale (the number was not higher)
 --   due      ms until the next thing falls due, told when slots stay free; -1 nothing
 --   left     1 when work stands in the ring after the call
---   answers  one word per job in done: ok, settled, lost
+--   answers  one word per job in done: ok, settled, lost; none at all when all are ok
 --   sizes    jobs per entry, in turn order; empty when each entry is one job
 --   attempts, suspects   per job: attempts and deaths so far; empty when no job has any
 local ids_done, deliveries_done, ran = unpack(done, 1, 3)
@@ -45,21 +45,22 @@ if want > 0 then
   redis.call('HSET', hash, '!claim', number)
   promote(100)
 end
-write_changes()
+write_lane_changes()
 
-local room, large = read_gate()
-local taken, full = {}, false
+local room, large = read_gate(change_of('permits'))
+local count, full = 0, false
 if want > 0 and room > 0 then
-  taken, full = take(consumer, number, math.min(want, room), prefetch, large)
+  count, full = take(consumer, number, math.min(want, room), prefetch, large)
 end
+write_totals()
 
-local left = #taken < room and redis.call('EXISTS', k_ring) == 1
+local left = count < room and redis.call('EXISTS', k_ring) == 1
 local due = -1
-local short = #taken < want and not full -- a claim that a bound ended says nothing of free slots
+local short = count < want and not full -- a claim that a bound ended says nothing of free slots
 if short then
   due = next_due()
   if not left then
-    if #taken == 0 and redis.call('EXISTS', k_ring, k_gwaiting) == 0 then
+    if count == 0 and redis.call('EXISTS', k_ring, k_gwaiting) == 0 then
       redis.call('DEL', k_owed, k_vt) -- a new busy period begins
     end
     if park then
@@ -68,29 +69,27 @@ if short then
   end
 end
 -- Work is left, or the time has come nearer and this caller will not keep it.
-local ring_on = left and (bell_is_wanted() or short or #taken > 0)
+local ring_on = left and (bell_is_wanted() or short or count > 0)
 local tell_time = time_is_nearer() and not (short and park)
 if (ring_on or tell_time) and redis.call('LLEN', k_wake) == 0 then
   wake()
   ring_bell()
 end
 
-local ids, names, sizes, single = {}, {}, {}, true
-for i, entry in ipairs(taken) do
-  sizes[i] = #entry.jobs / 2
-  single = single and sizes[i] == 1
-  for j = 1, #entry.jobs, 2 do
-    ids[#ids + 1] = entry.jobs[j]
-    names[#names + 1] = k_job(entry.jobs[j])
+local records, sizes, attempts, suspects = {}, {}, {}, {}
+if count > 0 then
+  local keys = {}
+  for i, id in ipairs(ids) do
+    keys[i] = k_job(id)
   end
-end
-local records, attempts, suspects = {}, {}, {}
-if #ids > 0 then
-  records = redis.call('MGET', unpack(names)) -- at most 1,000: the bound of a claim
-  count_served(taken, records)
-  if redis.call('EXISTS', k_attempts, k_deaths) > 0 then
+  records = redis.call('MGET', unpack(keys)) -- at most 1,000: the bound of a claim
+  count_served(count, records)
+  if #ids > count then
+    sizes = entry_sizes
+  end
+  if some_failed then
     attempts = fetch_all('HMGET', k_attempts, ids)
     suspects = fetch_all('HMGET', k_deaths, ids)
   end
 end
-return { 'ok', now, due, left and 1 or 0, answers, ids, records, single and {} or sizes, attempts, suspects }
+return { 'ok', now, due, left and 1 or 0, answers, ids, records, sizes, attempts, suspects }

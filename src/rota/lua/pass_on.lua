@@ -6,7 +6,7 @@
 -- something falls due within a beat and somebody must keep the time.
 -- Reply: 1 rung, 0 not
 local due = next_due()
-if (read_gate() > 0 and redis.call('EXISTS', k_ring) == 1) or (due >= 0 and due <= beat_ms) then
+if (read_gate(0) > 0 and redis.call('EXISTS', k_ring) == 1) or (due >= 0 and due <= beat_ms) then
   wake()
 end
 ring_bell()

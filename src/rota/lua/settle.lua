@@ -43,7 +43,7 @@ local function settle(row)
     return 'settled'
   end
   if action == 'complete' then
-    return complete(consumer, { id }, { delivery }, ran and { ran })[1]
+    return complete(consumer, { id }, { delivery }, ran and { ran })[1] or 'ok'
   end
   if ran then
     charge_time(held.lane, id, ran)

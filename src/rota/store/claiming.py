@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 from rota import scripts
@@ -23,6 +24,11 @@ def _row(one: Settlement) -> tuple[object, ...]:
     ran = False if one.ran is None else one.ran
     error = one.error or False
     return (one.id, one.delivery, one.action, one.delay, error, one.hold, one.unstarted, ran)
+
+
+def _answer_again(answers: Sequence[Answer]) -> Answer:
+    """What is said of a delivery that was named before, in the same call."""
+    return "lost" if "lost" in answers else "settled"
 
 
 class Claiming:
@@ -68,20 +74,26 @@ class Claiming:
 
         `ran`: for how many seconds each of `done` ran, where that is charged.
         """
-        columns: list[list[object]] = [[id for id, _ in done], [delivery for _, delivery in done]]
+        # The script takes a delivery once, and says nothing where all are ok.
+        once = done if len(set(done)) == len(done) else list(dict.fromkeys(done))
+        columns: list[list[object]] = [[id for id, _ in once], [delivery for _, delivery in once]]
         if any(seconds is not None for seconds in ran):
-            columns.append([False if seconds is None else seconds for seconds in ran])
-        return (
-            yield from scripts.exchange(
-                self.keys,
-                consumer=consumer,
-                number=number,
-                want=want,
-                prefetch=prefetch,
-                park=park,
-                done=Packed(columns),
-            )
+            took = dict(zip(reversed(done), reversed(ran), strict=True))  # a first one counts
+            columns.append([False if took[one] is None else took[one] for one in once])
+        reply = yield from scripts.exchange(
+            self.keys,
+            consumer=consumer,
+            number=number,
+            want=want,
+            prefetch=prefetch,
+            park=park,
+            done=Packed(columns),
         )
+        answers: list[Answer] = reply.answers or ["ok"] * len(once)
+        if once is not done:
+            words, again = dict(zip(once, answers, strict=True)), _answer_again(answers)
+            answers = [words.pop(one, again) for one in done]
+        return replace(reply, answers=answers)
 
     def settle(self, consumer: str, settlements: Sequence[Settlement]) -> Operation[list[Answer]]:
         """Settles each delivery in its own way; one answer each, in order."""

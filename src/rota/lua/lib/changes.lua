@@ -15,6 +15,11 @@ local function count_total(name, n)
   total_change[name] = (total_change[name] or 0) + n
 end
 
+-- What is not written yet of a total.
+local function change_of(name)
+  return total_change[name] or 0
+end
+
 local function touch_lane(lane)
   touched_lanes[lane] = true
 end
@@ -29,30 +34,33 @@ local function touch_sequence(lane, key)
   touched_lanes[lane] = true
 end
 
--- Adds `changes` to the counts in hash `key`; a count of 0 has no field.
-local function write_counts(key, changes, seen)
-  local lanes = {}
+-- Adds `changes` to the counts in hash `key`; a count of 0 has no field. Says of which lanes, and what
+-- was counted before.
+local function write_counts(key, changes)
+  local lanes, n = {}, 0
   for lane in pairs(changes) do
-    lanes[#lanes + 1] = lane
+    n = n + 1
+    lanes[n] = lane
   end
-  if #lanes == 0 then
-    return
+  if n == 0 then
+    return lanes, lanes
   end
-  local before = fetch_all('HMGET', key, lanes)
-  local set, gone = {}, {}
-  for i, lane in ipairs(lanes) do
-    local old = tonumber(before[i] or 0)
-    local new = old + changes[lane]
+  local counts = fetch_all('HMGET', key, lanes)
+  local set, values, gone = {}, {}, {}
+  for i = 1, n do
+    local lane, count = lanes[i], (counts[i] or 0) + 0
+    local new = count + changes[lane]
+    counts[i] = count
     if new > 0 then
       set[#set + 1] = lane
-      set[#set + 1] = new
+      values[#set] = new
     else
       gone[#gone + 1] = lane
     end
-    seen(lane, old, i)
   end
-  call_all('HSET', key, set)
+  call_pairs('HSET', key, set, values)
   call_all('HDEL', key, gone)
+  return lanes, counts
 end
 
 local function write_totals()
@@ -77,35 +85,27 @@ end
 -- A lane is looked at again when a permit came free while it stood at its ceiling, and so is the
 -- queue; every other reason is named by whoever makes the change.
 local function write_permits()
-  local lanes = {}
-  for lane in pairs(permit_change) do
-    lanes[#lanes + 1] = lane
-  end
+  local lanes, before = write_counts(k_gactive, permit_change)
   if #lanes == 0 then
     return
   end
-  local ceilings, freed = {}, 0
-  for i, ceiling in ipairs(ceilings_of(lanes)) do
-    ceilings[lanes[i]] = ceiling
-  end
-  write_counts(k_gactive, permit_change, function(lane, old)
+  local ceilings, freed = ceilings_of(lanes), 0
+  for i, lane in ipairs(lanes) do
     freed = freed - permit_change[lane]
-    if old >= ceilings[lane] then
+    if before[i] >= ceilings[i] then
       touch_lane(lane)
     end
-  end)
+  end
   permit_change = {}
   count_total('permits', -freed)
   open_gate_by(freed)
 end
 
-local function nothing() end
-
-local function write_changes()
+-- All but the totals: for a script that goes on to change those.
+local function write_lane_changes()
   write_permits()
-  write_counts(k_gwaiting, waiting_change, nothing)
+  write_counts(k_gwaiting, waiting_change)
   waiting_change = {}
-  write_totals()
   for _, pair in pairs(touched_sequences) do
     offer(pair[1], pair[2])
   end
@@ -115,5 +115,12 @@ local function write_changes()
     lanes[#lanes + 1] = lane
   end
   touched_lanes = {}
-  reconcile(lanes)
+  if #lanes > 0 then
+    reconcile(lanes)
+  end
+end
+
+local function write_changes()
+  write_lane_changes()
+  write_totals()
 end

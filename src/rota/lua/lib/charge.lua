@@ -28,32 +28,22 @@ local function cost_of(id)
   return tonumber(text)
 end
 
-local function charge(lane, entry)
-  lane.served = lane.tag
-  if not some_costs and #entry.jobs == 2 then
-    lane.tag = lane.tag + 1 / lane.weight
-    lane.turn_charge, entry.charged = 1, 1
-    return
-  end
-  lane.turn_charge = 0
-  for i = 1, #entry.jobs, 2 do
-    local id = entry.jobs[i]
-    local cost, task = cost_of(id)
+-- What the jobs from number `first` on cost, each; a cost that goes by the time is noted as charged.
+local function charge(ids, first)
+  local costs = {}
+  for i = first, #ids do
+    local cost, task = cost_of(ids[i])
     if task then
-      redis.call('HSET', k_costs, id, 't' .. number_text(cost) .. ',' .. task)
+      redis.call('HSET', k_costs, ids[i], 't' .. number_text(cost) .. ',' .. task)
     end
-    lane.tag = lane.tag + cost / lane.weight
-    lane.turn_charge = lane.turn_charge + cost
+    costs[#costs + 1] = cost
   end
-  entry.charged = lane.turn_charge
+  return costs
 end
 
 -- What the lane's next job will be charged: how far behind the rotation a lane joins that has no
 -- tag of its own.
 local function next_cost(lane)
-  if not some_costs then
-    return 1
-  end
   local entry = redis.call('ZRANGE', k_pending(lane), 0, 0)[1]
   if entry and entry:byte(1) == 33 then
     entry = redis.call('ZRANGE', k_sequence(sequence_of(lane, entry:sub(2))), 0, 0)[1]

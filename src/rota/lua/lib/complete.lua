@@ -1,19 +1,18 @@
--- Ends jobs that are done: record gone, counts of failures gone, permit free.
--- Answers one word per job: ok, or settled where this delivery is no longer held.
--- ran: seconds of those that are charged by time; false for others, or as a whole.
+-- Ends jobs that are done, no delivery named twice: record gone, counts of failures gone, permit free.
+-- Answers one word per job: ok, or settled where this delivery is no longer held; no words at all where
+-- every one is ok. ran: seconds of those that are charged by time; false for others, or as a whole.
 local function complete(consumer, ids, deliveries, ran)
   local texts = fetch_all('HMGET', k_consumer(consumer), ids)
-  local answers, done, seen = {}, {}, {}
+  local answers, done, n = {}, {}, 0
   for i, id in ipairs(ids) do
     local text = texts[i]
     local delivery, length, first
-    if text and not seen[id] then
+    if text then
       delivery, length, first = text:match('^(%d+),[^,]+,.,(%d+):()') -- read_delivery costs more
     end
     if delivery and delivery == deliveries[i] then
-      answers[i] = 'ok'
-      seen[id] = true
-      done[#done + 1] = id
+      n = n + 1
+      done[n], answers[i] = id, 'ok'
       if ran and ran[i] then
         charge_time(read_delivery(text).lane, id, ran[i])
       end
@@ -26,11 +25,11 @@ local function complete(consumer, ids, deliveries, ran)
       answers[i] = 'settled'
     end
   end
-  if #done > 0 then
+  if n > 0 then
     call_all('HDEL', k_consumer(consumer), done)
     forget(done)
-    count_total('running', -#done)
-    count_total('completed', #done)
+    count_total('running', -n)
+    count_total('completed', n)
   end
-  return answers
+  return n < #ids and answers or {}
 end

@@ -1,84 +1,135 @@
--- Entries of a lane: popped by likely share, opened into jobs, put back where they are too many.
-local BYTES_MAX = 2097152
+-- Entries of a claim's lanes: popped by likely share, opened into jobs, put back where they are too
+-- many. What was taken stands in columns: jobs in turn order, and entries, each some of them in a row.
+local BYTES_MAX, JOBS_MAX = 2097152, 1000
+local ids, scores, job_count = {}, {}, 0
+local byte = string.byte
+local entry_lanes, entry_sizes = {}, {}
+local entry_extra = {} -- what was charged beyond 1 for each job, where it was
+local entry_keys, entry_full = {}, {} -- of sequences: the key, whether more may be left of it
+local ready, at = {}, {} -- of lanes of which several were popped: these, and the next of them
+local bytes = 0
 
-local function fair_share(lane, left, weights)
-  local share = left * lane.weight / weights
-  return share <= 1 and 1 or math.max(1, math.min(math.ceil(share), lane.room, lane.credit))
+-- How many entries a lane will be asked for, by its weight, in a claim that wants `left` more.
+local function fair_share(lane, left)
+  local share = math.ceil(left * weights[lane] / weight_sum)
+  return math.max(1, math.min(share, rooms[lane], credits and credits[lane] or math.huge))
 end
 
--- The lane's next pending entry and its score; nil when it has none left. A lane whose keys are
--- damaged is left out of the ring and counted, so that it harms no other.
-local function next_entry(lane, left, weights)
-  if lane.next > #lane.ready then
-    if lane.dry then
-      return nil
+-- Pops `count` entries of a lane. One whose keys are damaged is left out of the ring and counted, so
+-- that it harms no other.
+local function pop_entries(lane, count)
+  local key = k_pending(names[lane])
+  pending_keys[lane] = key
+  local popped = redis.pcall('ZPOPMIN', key, count)
+  if popped.err then
+    count_total('broken', 1)
+    popped = {}
+  end
+  if #popped < 2 * count then
+    dry[lane] = true
+  end
+  return popped
+end
+
+-- The lane's next pending entry and its score; nil when it has none left.
+local function next_entry(lane, left)
+  local list = ready[lane]
+  if list and at[lane] <= #list then
+    local i = at[lane]
+    at[lane] = i + 2
+    return list[i], list[i + 1]
+  elseif dry[lane] then
+    return nil
+  end
+  local share = left * weights[lane] > weight_sum and fair_share(lane, left) or 1
+  list = pop_entries(lane, share)
+  if share > 1 then
+    ready[lane], at[lane] = list, 3
+  end
+  return list[1], list[2]
+end
+
+local function put_back_excess()
+  for lane, list in pairs(ready) do
+    local back_scores, back = {}, {}
+    for i = at[lane], #list, 2 do
+      back[#back + 1] = list[i]
+      back_scores[#back] = list[i + 1]
     end
-    local ask = fair_share(lane, left, weights)
-    local popped = redis.pcall('ZPOPMIN', k_pending(lane.name), ask)
-    if popped.err then
-      count_total('broken', 1)
-      popped = {}
-    end
-    lane.ready, lane.next = popped, 1
-    lane.dry = #popped < 2 * ask
-    if #popped == 0 then
-      return nil
+    if #back > 0 then
+      call_pairs('ZADD', pending_keys[lane], back_scores, back)
+      dry[lane] = false
     end
   end
-  local entry, score = lane.ready[lane.next], lane.ready[lane.next + 1]
-  lane.next = lane.next + 2
-  return entry, score
 end
 
-local function put_back_excess(lane)
-  if lane.next <= #lane.ready then
-    local back = {}
-    for i = lane.next, #lane.ready, 2 do
-      back[#back + 1] = lane.ready[i + 1]
-      back[#back + 1] = lane.ready[i]
-    end
-    call_all('ZADD', k_pending(lane.name), back)
-    lane.dry = false
-  end
-end
-
--- Opens a token: up to `most` jobs of its sequence's head.
-local function open_token(lane, token, most)
+-- Takes up to `most` jobs of a sequence's head, whose token was popped; says how many there were.
+local function open_token(lane, token, most, entry)
   local key = token:sub(2)
-  local sequence = sequence_of(lane.name, key)
-  local jobs = redis.call('ZPOPMIN', k_sequence(sequence), most)
-  return { lane = lane, key = key, sequence = sequence, jobs = jobs, full = #jobs == 2 * most }
+  local jobs = redis.call('ZPOPMIN', k_sequence(sequence_of(names[lane], key)), most)
+  for i = 1, #jobs, 2 do
+    job_count = job_count + 1
+    ids[job_count], scores[job_count] = jobs[i], jobs[i + 1]
+  end
+  entry_keys[entry], entry_full[entry] = key, #jobs == 2 * most
+  return #jobs / 2
 end
 
--- Keeps the payload of one call within bounds; only queues with large payloads pay for asking.
-local function trim_to_bytes(entry, bytes)
-  for i = 1, #entry.jobs, 2 do
-    local size = redis.call('STRLEN', k_job(entry.jobs[i]))
+-- Gives back the jobs of the last entry from number `first` on.
+local function return_jobs(lane, entry, first)
+  local back, back_scores, key = {}, {}, entry_keys[entry]
+  for i = job_count, first, -1 do
+    back[#back + 1], back_scores[#back + 1] = ids[i], scores[i]
+    ids[i], scores[i] = nil, nil
+  end
+  job_count = first - 1
+  if key then
+    call_pairs('ZADD', k_sequence(sequence_of(names[lane], key)), back_scores, back)
+    entry_full[entry] = true
+  else
+    call_pairs('ZADD', pending_keys[lane], back_scores, back)
+    dry[lane] = false
+  end
+end
+
+-- Keeps the payload of one call within bounds; only queues with large payloads pay for asking. Says
+-- how many of the last entry's `jobs` jobs are kept.
+local function trim_to_bytes(lane, entry, jobs)
+  local before = job_count - jobs
+  for i = 1, jobs do
+    local size = redis.call('STRLEN', k_job(ids[before + i]))
     if bytes > 0 and bytes + size > BYTES_MAX then
-      local back, keep = {}, {}
-      for j = 1, #entry.jobs, 2 do
-        local list = j < i and keep or back
-        list[#list + 1] = entry.jobs[j]
-        list[#list + 1] = entry.jobs[j + 1]
-      end
-      return bytes, keep, back
+      return_jobs(lane, entry, before + i)
+      return i - 1
     end
     bytes = bytes + size
   end
-  return bytes, entry.jobs, {}
+  return jobs
 end
 
-local function return_jobs(entry, jobs)
-  local pairs_back = {}
-  for i = 1, #jobs, 2 do
-    pairs_back[#pairs_back + 1] = jobs[i + 1]
-    pairs_back[#pairs_back + 1] = jobs[i]
-  end
-  if entry.sequence then
-    call_all('ZADD', k_sequence(entry.sequence), pairs_back)
-    entry.full = true
+-- Opens an entry, popped off its lane, as number `entry` of those taken. Says how many jobs of it were
+-- taken, and whether a bound of the call ended it: too many jobs, or too many bytes.
+local function open_entry(lane, name, score, entry, prefetch, large)
+  local jobs, full = 1, false
+  if byte(name) ~= 33 then
+    job_count = job_count + 1
+    ids[job_count], scores[job_count] = name, score
   else
-    call_all('ZADD', k_pending(entry.lane.name), pairs_back)
-    entry.lane.dry = false
+    local most = math.min(prefetch, JOBS_MAX - job_count, credits and credits[lane] or math.huge)
+    jobs = open_token(lane, name, most, entry)
   end
+  if large then
+    local kept = trim_to_bytes(lane, entry, jobs)
+    jobs, full = kept, kept < jobs
+  end
+  if jobs > 0 then
+    entry_lanes[entry], entry_sizes[entry] = lane, jobs
+  elseif entry_keys[entry] then
+    if full then
+      redis.call('ZADD', pending_keys[lane], score, name)
+      dry[lane] = false
+    end
+    entry_keys[entry], entry_full[entry] = nil, nil
+  end
+  return jobs, full or job_count >= JOBS_MAX
 end

@@ -9,14 +9,14 @@ end
 -- sums: one of each of `names`, the first of which is ''. What is written first in a minute ends by itself.
 -- '' is padded: one field of over 64 bytes makes a hash a table from the start.
 local function add_figures(key, names, sums)
-  local before, set = fetch_all('HMGET', key, names), {}
-  for i, name in ipairs(names) do
-    set[2 * i - 1] = name
-    set[2 * i] = (before[i] or 0) + sums[i]
+  local sums_now = fetch_all('HMGET', key, names)
+  local is_new = not sums_now[1]
+  for i = 1, #names do
+    sums_now[i] = (sums_now[i] or 0) + sums[i]
   end
-  set[2] = string.format('%66.17g', set[2])
-  call_all('HSET', key, set)
-  if not before[1] then
+  sums_now[1] = string.format('%66.17g', sums_now[1])
+  call_pairs('HSET', key, names, sums_now)
+  if is_new then
     redis.call('PEXPIRE', key, FIGURES_KEPT)
   end
 end

@@ -1,19 +1,15 @@
--- A binary heap of lanes by tag, then name: the order of the ring itself.
-local function precedes(a, b)
-  return a.tag < b.tag or (a.tag == b.tag and precedes_by_bytes(a.name, b.name))
-end
-
-local function heap_push(heap, item)
+-- A binary heap of lanes in the ring's order.
+local function heap_push(heap, lane)
   local i = #heap + 1
   while i > 1 do
     local parent = math.floor(i / 2)
-    if not precedes(item, heap[parent]) then
+    if not precedes(lane, heap[parent]) then
       break
     end
     heap[i] = heap[parent]
     i = parent
   end
-  heap[i] = item
+  heap[i] = lane
 end
 
 local function heap_pop(heap)

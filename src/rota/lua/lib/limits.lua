@@ -33,7 +33,8 @@ end
 local function numbers_of(key, field, lanes, default)
   local found = settings_of(key, field, lanes)
   for i = 1, #lanes do
-    found[i] = tonumber(found[i]) or default
+    local text = found[i]
+    found[i] = text and tonumber(text) or default
   end
   return found
 end

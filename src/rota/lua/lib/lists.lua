@@ -22,6 +22,21 @@ local function fetch_all(command, key, list)
   return all
 end
 
+-- A call with pairs that stand in two lists: scores and members, fields and values. What is handed
+-- over is gathered in one list, grown once for the whole script.
+local PAIRS, gathered = CHUNK / 2, {}
+
+local function call_pairs(command, key, firsts, seconds)
+  for start = 1, #firsts, PAIRS do
+    local n = 0
+    for i = start, math.min(start + PAIRS - 1, #firsts) do
+      gathered[n + 1], gathered[n + 2] = firsts[i], seconds[i]
+      n = n + 2
+    end
+    redis.call(command, key, unpack(gathered, 1, n))
+  end
+end
+
 -- HMGET of a hash that most queues do not have: where it is absent, nothing more is asked.
 local absent = {}
 

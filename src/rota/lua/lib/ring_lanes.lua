@@ -1,167 +1,214 @@
--- The ring's first lanes: read once for a claim, and written back once after it.
+-- The ring's first lanes: read once for a claim, and written back once after it. They stand in
+-- columns, one list for each thing known of a lane, and a lane is its number in them: a table for each
+-- lane would cost more than all that is done with it.
 local SHUT_MAX = 1000
+local names, tags, weights, permits, rooms, waiting = {}, {}, {}, {}, {}, {}
+local weight_sum = 0
+local rates, tats, credits = {}, {}, nil -- of lanes with a rate; credits: nil where none has one
+local entries, turn_charges = {}, {} -- of lanes that were served; their last turns' charges, where one was not 1
+local last_served = 0
+local dry, pending_keys = {}, {} -- of lanes that were asked
+
+local function may_be_served(lane)
+  return rooms[lane] > 0 and (not credits or credits[lane] > 0)
+end
+
+local function read_rates()
+  credits = nil
+  if not have_limits() then
+    return
+  end
+  rates = rates_of(names)
+  for lane = 1, #names do
+    if rates[lane] then
+      if not credits then
+        tats, credits = fetch_all('ZMSCORE', k_gtat, names), {}
+        for other = 1, #names do
+          credits[other] = math.huge
+        end
+      end
+      credits[lane] = rate_credit(rates[lane], tats[lane])
+    end
+  end
+end
+
+-- Says which of the lanes may not be served.
+local function read_lanes(rows)
+  local n, shut = #rows / 2, {}
+  names, tags, pending_keys = {}, {}, {}
+  for lane = 1, n do
+    names[lane], tags[lane] = rows[2 * lane - 1], rows[2 * lane] + 0
+  end
+  if n == 0 then
+    return shut
+  end
+  rooms, weights = ceilings_of(names), weights_of(names)
+  permits, waiting = fetch_all('HMGET', k_gactive, names), fetch_all('HMGET', k_gwaiting, names)
+  read_rates()
+  weight_sum = 0
+  for lane = 1, n do
+    local held = permits[lane]
+    held = held and held + 0 or 0
+    permits[lane], rooms[lane] = held, rooms[lane] - held
+    waiting[lane] = (waiting[lane] or 0) + 0
+    weight_sum = weight_sum + weights[lane]
+    if not may_be_served(lane) then
+      shut[#shut + 1] = lane
+    end
+  end
+  return shut
+end
 
 -- A lane that has just been seen with neither a free permit nor, where it has a rate, a job to its
 -- credit may not be served: limits of many lanes were lowered, and the change has not reached it yet.
-local function read_lanes(rows)
-  local names = {}
-  for i = 1, #rows, 2 do
-    names[#names + 1] = rows[i]
-  end
-  local ceilings, weights, rates = ceilings_of(names), weights_of(names), rates_of(names)
-  local active = fetch_all('HMGET', k_gactive, names)
-  local waiting = fetch_all('HMGET', k_gwaiting, names)
-  local tats
-  local lanes, shut, none = {}, {}, {}
-  for i, name in ipairs(names) do
-    local permits = tonumber(active[i] or 0)
-    local lane = {
-      name = name,
-      tag = tonumber(rows[2 * i]),
-      weight = weights[i],
-      permits = permits,
-      room = ceilings[i] - permits,
-      credit = math.huge,
-      waiting = tonumber(waiting[i] or 0),
-      ready = none,
-      next = 1,
-      entries = 0,
-      jobs = 0,
-    }
-    if rates[i] then
-      tats = tats or fetch_all('ZMSCORE', k_gtat, names)
-      lane.rate, lane.tat = rates[i], tats[i]
-      lane.credit = rate_credit(lane.rate, lane.tat)
-    end
-    local list = lane.room > 0 and lane.credit > 0 and lanes or shut
-    list[#list + 1] = lane
-  end
-  return lanes, shut
-end
-
 -- Out of the ring, its tag kept; without credit it comes back in time, without a permit when one
 -- is freed.
 local function shut_out(shut)
-  local leave, owe = {}, {}
+  local leave, owed = {}, {}
   for i, lane in ipairs(shut) do
-    leave[i] = lane.name
-    owe[2 * i - 1] = number_text(lane.tag)
-    owe[2 * i] = lane.name
-    if lane.room > 0 then
-      keep_out(lane.name, lane.rate, lane.tat)
+    leave[i], owed[i] = names[lane], number_text(tags[lane])
+    if rooms[lane] > 0 then
+      keep_out(names[lane], rates[lane], tats[lane])
     end
   end
   call_all('ZREM', k_ring, leave)
-  call_all('ZADD', k_owed, owe)
+  call_pairs('ZADD', k_owed, owed, leave)
 end
 
--- The ring's first lanes, at least `want` of them if there are so many. Turns are exact only over
--- lanes that may all be served, so those that may not leave the ring first, a bounded number.
+-- Reads the ring's first lanes, at least `want` of them if there are so many. Turns are exact only
+-- over lanes that may all be served, so those that may not leave the ring first, a bounded number.
 local function open_ring(want)
   local seen = 0
   while seen < SHUT_MAX do
     local rows = redis.call('ZRANGE', k_ring, 0, math.max(want, seen) - 1, 'WITHSCORES')
-    if #rows == 0 then
-      return {}
-    end
-    local lanes, shut = read_lanes(rows)
+    local shut = read_lanes(rows)
     if #shut == 0 then
-      return lanes
+      return
     end
     shut_out(shut)
     seen = seen + #rows / 2
   end
-  return {}
+  read_lanes({})
 end
 
--- Which of the lanes have entries pending still. The counts say so; one question for those with
--- work and one for those without check it, and only a surprise is asked one by one.
-local function mark_as(lanes, pending)
+-- Before another in the ring: by tag, then name.
+local function precedes(lane, other)
+  local tag, other_tag = tags[lane], tags[other]
+  return tag < other_tag or (tag == other_tag and precedes_by_bytes(names[lane], names[other]))
+end
+
+-- Notes a turn of a lane: `jobs` jobs of one entry, which cost what `costs` says, or 1 each. One addition
+-- for each, as many at once would round. Says what the turn was charged.
+local function note_turn(lane, jobs, costs)
+  local weight, tag, charged = weights[lane], tags[lane], 0
+  if tag > last_served then
+    last_served = tag
+  end
+  for i = 1, jobs do
+    local cost = costs and costs[i] or 1
+    tag, charged = tag + cost / weight, charged + cost
+  end
+  tags[lane] = tag
+  entries[lane] = (entries[lane] or 0) + 1
+  waiting[lane] = waiting[lane] - jobs
+  rooms[lane] = rooms[lane] - 1
+  if charged ~= 1 or turn_charges[lane] then
+    turn_charges[lane] = charged
+  end
+  if rates[lane] then -- turn by turn, as many at once would round
+    tats[lane] = rate_after(rates[lane], tats[lane], jobs)
+    credits[lane] = rate_credit(rates[lane], tats[lane])
+  end
+  return charged
+end
+
+-- Whether these lanes have entries pending still is what `found` says of those where the counts
+-- tell otherwise. One question checks it for all, and only a surprise is asked one by one.
+local function check_pending(lanes, expected, found)
   local keys = {}
   for i, lane in ipairs(lanes) do
-    lane.pending = pending
-    keys[i] = k_pending(lane.name)
+    keys[i] = pending_keys[lane]
   end
-  if #keys > 0 and redis.call('EXISTS', unpack(keys)) ~= (pending and #keys or 0) then
+  if #keys > 0 and redis.call('EXISTS', unpack(keys)) ~= (expected and #keys or 0) then
     for i, lane in ipairs(lanes) do
-      lane.pending = redis.call('EXISTS', keys[i]) == 1
+      found[lane] = redis.call('EXISTS', keys[i]) == 1
     end
   end
 end
 
-local function mark_pending(lanes)
-  local full, empty = {}, {}
-  for _, lane in ipairs(lanes) do
-    if lane.waiting > 0 and not lane.dry then
-      full[#full + 1] = lane
-    elseif lane.dry then
-      lane.pending = false
-    else
-      empty[#empty + 1] = lane
+local function find_surprises(asked)
+  local full, empty, found = {}, {}, {}
+  for lane = 1, asked do
+    if not dry[lane] then
+      local list = waiting[lane] > 0 and full or empty
+      list[#list + 1] = lane
     end
   end
-  mark_as(full, true)
-  mark_as(empty, false)
+  check_pending(full, true, found)
+  check_pending(empty, false, found)
+  return found
 end
 
 -- Writes the ring after a round: new tags for lanes that stay; a lane that leaves keeps its
 -- tag in `owed` unless it would come back with that tag (nothing waiting, charged one usual job).
-local function write_ring(lanes)
-  local stay, leave, owe = {}, {}, {}
-  local vt = rotation()
-  local before = vt
-  mark_pending(lanes)
-  for _, lane in ipairs(lanes) do
-    if lane.served then
-      vt = math.max(vt, lane.served)
+local function write_ring(asked)
+  local stay, stay_tags, leave, owe, owe_tags = {}, {}, {}, {}, {}
+  local surprises = find_surprises(asked)
+  for lane = 1, asked do
+    local served, pending = entries[lane], surprises[lane]
+    if pending == nil then
+      pending = not dry[lane] and waiting[lane] > 0
     end
-    if lane.pending and lane.room > 0 and lane.credit > 0 then
-      if lane.served then
-        stay[#stay + 1] = lane.tag
-        stay[#stay + 1] = lane.name
+    if pending and may_be_served(lane) then
+      if served then
+        stay[#stay + 1] = names[lane]
+        stay_tags[#stay] = tags[lane]
       end
-    elseif lane.served or not lane.pending then
-      leave[#leave + 1] = lane.name
-      if lane.waiting > 0 or not lane.served or lane.turn_charge ~= 1 or costs_are_declared() then
-        owe[#owe + 1] = lane.tag
-        owe[#owe + 1] = lane.name
+    elseif served or not pending then
+      leave[#leave + 1] = names[lane]
+      if waiting[lane] > 0 or not served or (turn_charges[lane] or 1) ~= 1 or costs_are_declared() then
+        owe[#owe + 1] = names[lane]
+        owe_tags[#owe] = tags[lane]
       end
-      if lane.pending and lane.room > 0 then
-        keep_out(lane.name, lane.rate, lane.tat)
+      if pending and rooms[lane] > 0 then
+        keep_out(names[lane], rates[lane], tats[lane])
       end
     end
   end
-  call_all('ZADD', k_ring, stay)
+  call_pairs('ZADD', k_ring, stay_tags, stay)
   call_all('ZREM', k_ring, leave)
-  call_all('ZADD', k_owed, owe)
-  if vt > before then
-    redis.call('SET', k_vt, number_text(vt))
+  call_pairs('ZADD', k_owed, owe_tags, owe)
+  if last_served > rotation() then
+    redis.call('SET', k_vt, number_text(last_served))
   end
 end
 
-local function write_lanes(lanes)
-  local active, waiting, drained, tats, entries = {}, {}, {}, {}, 0
-  for _, lane in ipairs(lanes) do
-    if lane.served then
-      entries = entries + lane.entries
-      active[#active + 1] = lane.name
-      active[#active + 1] = lane.permits + lane.entries
-      if lane.waiting > 0 then
-        waiting[#waiting + 1] = lane.name
-        waiting[#waiting + 1] = lane.waiting
+-- Writes what turns of the first `asked` lanes have changed.
+local function write_lanes(asked)
+  local active, held, wait, left, drained, rated, used_up = {}, {}, {}, {}, {}, {}, {}
+  local n, m, total = 0, 0, 0
+  for lane = 1, asked do
+    local taken = entries[lane]
+    if taken then
+      local name = names[lane]
+      n, total = n + 1, total + taken
+      active[n], held[n] = name, permits[lane] + taken
+      if waiting[lane] > 0 then
+        m = m + 1
+        wait[m], left[m] = name, waiting[lane]
       else
-        drained[#drained + 1] = lane.name
+        drained[#drained + 1] = name
       end
-      if lane.rate then
-        tats[#tats + 1] = number_text(lane.tat)
-        tats[#tats + 1] = lane.name
+      if rates[lane] then
+        rated[#rated + 1] = name
+        used_up[#rated] = number_text(tats[lane])
       end
     end
   end
-  call_all('HSET', k_gactive, active)
-  call_all('HSET', k_gwaiting, waiting)
+  call_pairs('HSET', k_gactive, active, held)
+  call_pairs('HSET', k_gwaiting, wait, left)
   call_all('HDEL', k_gwaiting, drained)
-  call_all('ZADD', k_gtat, tats)
-  count_total('permits', entries)
-  write_ring(lanes)
+  call_pairs('ZADD', k_gtat, used_up, rated)
+  count_total('permits', total)
+  write_ring(asked)
 end

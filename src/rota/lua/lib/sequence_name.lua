@@ -1,7 +1,18 @@
 -- Names of sequences: '<bytes of lane>:<lane>:<key>', so that no two pairs of odd names meet.
 -- A lane whose name begins with '!' is one sequence as a whole, with the empty key.
+local starts = {} -- by length: making a text of a number costs more than the rest
+
+local function lane_home(lane)
+  local start = starts[#lane]
+  if not start then
+    start = #lane .. ':'
+    starts[#lane] = start
+  end
+  return start .. lane
+end
+
 local function sequence_of(lane, key)
-  return #lane .. ':' .. lane .. ':' .. key
+  return lane_home(lane) .. ':' .. key
 end
 
 local function is_ordered(lane)

@@ -1,38 +1,54 @@
--- Counts what a claim hands out. records: those of all jobs of `taken`, in order.
-local function count_served(taken, records)
-  local names, lanes, n, waits, beyond, usual = { '' }, {}, 0, 0, 0, true
-  for _, entry in ipairs(taken) do
-    local lane, wait = entry.lane, 0
-    for _ = 1, #entry.jobs, 2 do
+-- Counts what a claim hands out.
+
+-- How long a job has waited since it was first available, by the text of that in its record: jobs
+-- that were enqueued together have the same.
+local waits_since = {}
+
+local function wait_since(text)
+  local available = tonumber(text)
+  local wait = available and available < now and now - available or 0
+  waits_since[text] = wait
+  return wait
+end
+
+-- records: those of all jobs taken, in order.
+local function count_served(count, records)
+  local served, given, waits, extra = {}, {}, {}, {}
+  local n, waited, over = 0, 0, 0
+  for entry = 1, count do
+    local lane, jobs, wait = entry_lanes[entry], entry_sizes[entry], 0
+    for _ = 1, jobs do
       n = n + 1
-      local available = records[n] and tonumber(records[n]:sub(19, 31))
-      if available and available < now then
-        wait = wait + now - available
+      local record = records[n]
+      if record then
+        local since = record:sub(19, 31)
+        wait = wait + (waits_since[since] or wait_since(since))
       end
     end
-    if not lane.given then
-      names[#names + 1] = lane.name
-      lanes[#lanes + 1] = lane
-      lane.given, lane.waits, lane.beyond = 0, 0, 0
+    waited = waited + wait
+    local before = given[lane]
+    if before then
+      given[lane], waits[lane] = before + jobs, waits[lane] + wait
+    else
+      served[#served + 1] = lane
+      given[lane], waits[lane] = jobs, wait
     end
-    local jobs = #entry.jobs / 2
-    lane.given = lane.given + jobs
-    lane.waits = lane.waits + wait
-    waits = waits + wait
-    if entry.charged ~= jobs then
-      lane.beyond = lane.beyond + entry.charged - jobs
-      beyond = beyond + entry.charged - jobs
-      usual = false
+    local more = entry_extra[entry]
+    if more then
+      extra[lane], over = (extra[lane] or 0) + more, over + more
     end
   end
-  local jobs, waited, charged = { n }, { waits }, { beyond }
-  for i, lane in ipairs(lanes) do
-    jobs[i + 1], waited[i + 1], charged[i + 1] = lane.given, lane.waits, lane.beyond
+  local lanes, jobs, times, charges = { '' }, { n }, { waited }, { over }
+  for i, lane in ipairs(served) do
+    lanes[i + 1], jobs[i + 1], times[i + 1] = names[lane], given[lane], waits[lane]
   end
   local minute = minute_text(0)
-  add_figures(k_served(minute), names, jobs)
-  add_figures(k_waited(minute), names, waited)
-  if not usual then
-    add_figures(k_charged(minute), names, charged)
+  add_figures(k_served(minute), lanes, jobs)
+  add_figures(k_waited(minute), lanes, times)
+  if next(extra) then
+    for i, lane in ipairs(served) do
+      charges[i + 1] = extra[lane] or 0
+    end
+    add_figures(k_charged(minute), lanes, charges)
   end
 end

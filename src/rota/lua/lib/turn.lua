@@ -10,18 +10,18 @@ local function join_ring(lanes)
   end
   local owed = fetch_all('ZMSCORE', k_owed, lanes)
   local weights = weights_of(lanes)
-  local vt, join, paid = rotation(), {}, {}
+  local vt, tags, paid = rotation(), {}, {}
   for i, lane in ipairs(lanes) do
-    local tag = vt + next_cost(lane) / weights[i] -- the server prints numbers with 17 digits
+    local cost = costs_are_declared() and next_cost(lane) or 1
+    local tag = vt + cost / weights[i] -- the server prints numbers with 17 digits
     if owed[i] then
       paid[#paid + 1] = lane
       if tonumber(owed[i]) >= vt then
         tag = owed[i]
       end
     end
-    join[#join + 1] = tag
-    join[#join + 1] = lane
+    tags[i] = tag
   end
-  call_all('ZADD', k_ring, join)
+  call_pairs('ZADD', k_ring, tags, lanes)
   call_all('ZREM', k_owed, paid)
 end
