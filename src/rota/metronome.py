@@ -192,6 +192,9 @@ class Metronome:
         this = asyncio.current_task()
         while self._blocker is this:
             await self._may_park.wait()
+            await asyncio.sleep(0)  # the handlers that the last claim brought start first
+            if not self._may_park.is_set():
+                continue
             try:
                 rang = await self._park(client)
             except RotaError as error:
