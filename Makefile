@@ -31,7 +31,7 @@ check: $(VENV)/.installed-dev ## Lint, format, types, import layers, Lua
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/lint_lua.py
 
-bench: $(VENV)/.installed-dev ## Measure: jobs per second, cost per lane
+bench: $(VENV)/.installed-bench ## Measure: table, figures and chart, in build/
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 fmt: $(VENV)/.installed-dev ## Format, and mend what ruff can mend
@@ -49,3 +49,7 @@ $(VENV)/.installed-all: pyproject.toml scripts/venv.sh
 $(VENV)/.installed-dev: pyproject.toml scripts/venv.sh
 	@PYTHON='$(PYTHON)' sh scripts/venv.sh $(VENV) all,dev
 	@touch $@ $(VENV)/.installed-all
+
+$(VENV)/.installed-bench: pyproject.toml scripts/venv.sh
+	@PYTHON='$(PYTHON)' sh scripts/venv.sh $(VENV) all,dev,bench
+	@touch $@ $(VENV)/.installed-dev $(VENV)/.installed-all

@@ -1,33 +1,19 @@
-"""A chart of waits as an SVG file; needs matplotlib (`pip install '.[bench]'`)."""
+"""The chart of fairness' waits as an SVG file; needs matplotlib."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+from benchmarks.style import INK, NEEDS, NOTHING, STYLE
 
 try:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 except ImportError as error:
-    raise SystemExit(f"--chart needs matplotlib: pip install '.[bench]' ({error})") from error
+    raise SystemExit(f"--waits {NEEDS} ({error})") from error
 
-INK = "#7d8590"
-"""Reads on white and on black."""
 TURNS, LINE = "#2f9e44", "#e8590c"
-STYLE: Any = {  # settings by name; the library types each name
-    "svg.fonttype": "none",
-    "svg.hashsalt": "rota",
-    "font.family": "sans-serif",
-    "font.sans-serif": ["Helvetica", "Arial", "DejaVu Sans"],
-    "font.size": 11,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-}
-NOTHING = {"Date": None, "Creator": None}
 SHORTEST_S = 0.001
 STEPS = 400
 TICKS = {

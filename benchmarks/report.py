@@ -10,12 +10,15 @@ from math import nan
 from pathlib import Path
 from statistics import median
 
+import msgspec
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How much to measure: `runs` rounds per figure; `quick` takes small numbers of jobs.
 
-    For fairness: where its `chart` goes, and whether its arrivals are `seeded` in any event.
+    For fairness: where the `chart` of its waits goes, and whether its arrivals are `seeded` in any
+    event.
     For peers: `only` these; none given is all.
     """
 
@@ -165,3 +168,24 @@ def write_json(path: Path, results: Mapping[str, Sequence[Figure]], server: str)
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+class _Kept(msgspec.Struct):
+    """The part of a result file of which figures are made again."""
+
+    parts: dict[str, list[dict[str, object]]]
+
+
+def read_json(path: Path) -> dict[str, list[Figure]]:
+    """What `write_json` wrote; ValueError where it is something else, OSError where it is not."""
+    try:
+        kept = msgspec.json.decode(path.read_bytes(), type=_Kept)
+        return {part: [_figure(row) for row in rows] for part, rows in kept.parts.items()}
+    except msgspec.MsgspecError as error:
+        raise ValueError(
+            f"expected figures that a run has written, {path} is not: {error}"
+        ) from error
+
+
+def _figure(row: dict[str, object]) -> Figure:
+    return msgspec.convert(row | {"value": nan} if row.get("skipped") else row, Figure)
