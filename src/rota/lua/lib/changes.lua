@@ -106,11 +106,16 @@ local function write_lane_changes()
   write_permits()
   write_counts(k_gwaiting, waiting_change)
   waiting_change = {}
+  local lanes, keys = {}, {}
   for _, pair in pairs(touched_sequences) do
-    offer(pair[1], pair[2])
+    lanes[#lanes + 1] = pair[1]
+    keys[#lanes] = pair[2]
   end
   touched_sequences = {}
-  local lanes = {}
+  if #lanes > 0 then
+    offer(lanes, keys)
+  end
+  lanes = {}
   for lane in pairs(touched_lanes) do
     lanes[#lanes + 1] = lane
   end

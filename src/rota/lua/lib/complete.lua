@@ -4,6 +4,7 @@
 local function complete(consumer, ids, deliveries, ran)
   local texts = fetch_all('HMGET', k_consumer(consumer), ids)
   local answers, done, n = {}, {}, 0
+  local of_sequences, readings = {}, {}
   for i, id in ipairs(ids) do
     local text = texts[i]
     local delivery, length, first
@@ -17,7 +18,8 @@ local function complete(consumer, ids, deliveries, ran)
         charge_time(read_delivery(text).lane, id, ran[i])
       end
       if first + length <= #text then
-        leave_holding(consumer, id, read_delivery(text), false)
+        of_sequences[#of_sequences + 1] = id
+        readings[#of_sequences] = read_delivery(text)
       else
         count_permits(text:sub(first), -1)
       end
@@ -28,6 +30,7 @@ local function complete(consumer, ids, deliveries, ran)
   if n > 0 then
     call_all('HDEL', k_consumer(consumer), done)
     forget(done)
+    end_holdings(consumer, of_sequences, readings)
     count_total('running', -n)
     count_total('completed', n)
   end

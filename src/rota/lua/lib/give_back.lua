@@ -56,6 +56,26 @@ local function leave_holding(consumer, id, held, also_later)
   return back
 end
 
+-- Takes jobs that are done out of their sequences' holds. Most are all that is held of theirs, which
+-- one question tells.
+local function end_holdings(consumer, ids, readings)
+  local sequences, free = {}, {}
+  for i, held in ipairs(readings) do
+    sequences[i] = held.sequence
+  end
+  local texts = #ids > 0 and fetch_all('HMGET', k_held, sequences)
+  for i, held in ipairs(readings) do
+    if texts[i] == holding_text(consumer, { ids[i] }) then
+      free[#free + 1] = held.sequence
+      count_permits(held.lane, -1)
+      touch_sequence(held.lane, held.key)
+    else
+      leave_holding(consumer, ids[i], held, false)
+    end
+  end
+  call_all('HDEL', k_held, free)
+end
+
 -- Says how many other jobs went back with it.
 local function give_back(consumer, id, held, pause)
   redis.call('HDEL', k_consumer(consumer), id)

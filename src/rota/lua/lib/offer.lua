@@ -1,20 +1,25 @@
--- Places a sequence: its token in the lane's `pending` at its head's score when it has waiting
--- jobs and is neither held nor blocked; in `out` when it has jobs that may not be claimed now.
-local function offer(lane, key)
-  local sequence = sequence_of(lane, key)
-  local head = redis.call('ZRANGE', k_sequence(sequence), 0, 0, 'WITHSCORES')
-  if #head == 0 then
-    redis.call('ZREM', k_pending(lane), '!' .. key)
-    redis.call('ZREM', k_out(lane), key)
-  elseif
-    redis.call('HEXISTS', k_held, sequence) == 1
-    or redis.call('ZSCORE', k_blocked, 's:' .. sequence)
-    or redis.call('ZSCORE', k_blocked, 'h:' .. sequence)
-  then
-    redis.call('ZREM', k_pending(lane), '!' .. key)
-    redis.call('ZADD', k_out(lane), head[2], key)
-  else
-    redis.call('ZREM', k_out(lane), key)
-    redis.call('ZADD', k_pending(lane), head[2], '!' .. key)
+-- Places sequences, each by its lane and its key: the token in the lane's `pending` at the head's score
+-- where it has waiting jobs and is neither held nor blocked; in `out` where it has jobs that may not be
+-- claimed now. Asks once for all what can be asked once.
+local function offer(lanes, keys)
+  local names, blocks = {}, {}
+  for i = 1, #lanes do
+    local name = sequence_of(lanes[i], keys[i])
+    names[i], blocks[2 * i - 1], blocks[2 * i] = name, 's:' .. name, 'h:' .. name
+  end
+  local held, blocked = fetch_all('HMGET', k_held, names), fetch_all('ZMSCORE', k_blocked, blocks)
+  for i = 1, #lanes do
+    local lane, key = lanes[i], keys[i]
+    local head = redis.call('ZRANGE', k_sequence(names[i]), 0, 0, 'WITHSCORES')
+    if #head == 0 then
+      redis.call('ZREM', k_pending(lane), '!' .. key)
+      redis.call('ZREM', k_out(lane), key)
+    elseif held[i] or blocked[2 * i - 1] or blocked[2 * i] then
+      redis.call('ZREM', k_pending(lane), '!' .. key)
+      redis.call('ZADD', k_out(lane), head[2], key)
+    else
+      redis.call('ZREM', k_out(lane), key)
+      redis.call('ZADD', k_pending(lane), head[2], '!' .. key)
+    end
   end
 end
