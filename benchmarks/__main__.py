@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the server must not outlive us
     runs = given.runs if given.runs is not None else (3 if given.quick else 5)
     plan = Plan(
-        runs, given.quick, given.tcp, chart=given.waits, seeded=given.seeded, only=given.only
+        runs, given.quick, given.tcp, waits=given.waits, seeded=given.seeded, only=given.only
     )
     results: dict[str, list[Figure]] = {}
     binary = ""

@@ -195,7 +195,7 @@ def _share_figures(
 
 
 def run(server: Server, plan: Plan) -> list[Figure]:
-    if plan.chart is not None:
+    if plan.waits is not None:
         from benchmarks import chart  # before the work: it says so when its library is missing
     service = Service()
     flood = plan.size(1_000_000, 100_000)
@@ -213,8 +213,8 @@ def run(server: Server, plan: Plan) -> list[Figure]:
         return found
 
     turns, line = beside("flood-turns", in_turns), beside("flood-line", in_one_line)
-    if plan.chart is not None:
-        chart.write(plan.chart, turns.waits, line.waits, flood)
+    if plan.waits is not None:
+        chart.write(plan.waits, turns.waits, line.waits, flood)
     return [
         Figure("lanes", len(small.counts) + 1, "", note=small.source),
         *_flood_figures(turns, line),

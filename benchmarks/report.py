@@ -17,7 +17,7 @@ import msgspec
 class Plan:
     """How much to measure: `runs` rounds per figure; `quick` takes small numbers of jobs.
 
-    For fairness: where the `chart` of its waits goes, and whether its arrivals are `seeded` in any
+    For fairness: where a chart of its `waits` goes, and whether its arrivals are `seeded` in any
     event.
     For peers: `only` these; none given is all.
     """
@@ -25,7 +25,7 @@ class Plan:
     runs: int = 5
     quick: bool = False
     tcp: bool = False
-    chart: Path | None = None
+    waits: Path | None = None
     seeded: bool = False
     only: tuple[str, ...] = ()
 
