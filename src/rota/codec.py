@@ -139,8 +139,9 @@ class Codec:
             given = self._every(*args)
             payload = _ENCODER.encode(given)
             back = self._read_every(payload)
-            if back == given and _ENCODER.encode(back) == payload and not _too_deep(payload):
-                return payload
+            if back == given and _ENCODER.encode(back) == payload:
+                # A short one cannot be too deep: nearly every job's needs no look.
+                return payload if len(payload) < MAX_DEPTH or not _too_deep(payload) else None
         except Exception:
             pass
         return None
@@ -444,7 +445,7 @@ def _reason(exc: Exception) -> str:
 
 def _too_deep(payload: bytes, outer: int = 0) -> bool:
     most = MAX_DEPTH - outer
-    if len(payload) <= most or payload.count(b"[") + payload.count(b"{") <= most:
+    if payload.count(b"[") + payload.count(b"{") <= most:
         return False
     unescaped = payload.replace(rb"\\", b"").replace(rb"\"", b"")
     marks = unescaped.translate(_BRACKETS, _NO_MARKS).replace(b'""', b"")

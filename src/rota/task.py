@@ -159,7 +159,8 @@ class Enqueuer(Generic[P]):
         payload = self.codec.encode(args, kwargs)
         check_size(payload, self._home.max_payload)
         given, policy = self._options, self.policy
-        _check_expiry(given)
+        if given.expires_in is not None or given.expires_at is not None:
+            _check_expiry(given)
         lane, key, id = given.lane, given.ordering_key, given.id
         if lane is None and policy.lane_from is not None:
             lane = self._named(args, kwargs, policy.lane_from, "lane_from")
@@ -298,8 +299,6 @@ class Task(Enqueuer[P], Generic[P, R]):
 
 def _check_expiry(options: JobOptions) -> None:
     """A job that could never start is refused; by this machine's clock, which is near enough."""
-    if options.expires_in is None and options.expires_at is None:
-        return
     now = round(time.time() * 1000)
     starts = now + options.delay if options.at is None else max(now, options.at)
     ends = options.expires_at
