@@ -67,9 +67,7 @@ CATALOGUE: tuple[KeyKind, ...] = (
     KeyKind("dead", "dead", "zset", "dead job → when"),
     KeyKind("wake", "wake", "list", "the doorbell"),
     KeyKind("sent", "sent:{nonce}", "string", "receipt of an enqueue call, kept 60 s"),
-    KeyKind("served", "served:{minute}", "hash", "lane → jobs claimed in a minute, kept three"),
-    KeyKind("waited", "waited:{minute}", "hash", "lane → how long these had waited, in ms"),
-    KeyKind("charged", "charged:{minute}", "hash", "lane → their charges beyond 1 each"),
+    KeyKind("figures", "figures:{minute}", "hash", "lane → jobs of a minute, waits, charges: doubles"),
     KeyKind("seq", "seq", "string", "the queue's counter"),
     KeyKind("stats", "stats", "hash", "totals of the queue"),
 )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import random
+import struct
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -34,6 +36,13 @@ def _job(keys: Keys, id: str) -> str:
 def _scheduled(raw: redis.Redis, keys: Keys, id: str) -> str:
     members: Any = raw.zrange(keys.key("scheduled"), 0, -1)
     return next(member for member in members if member[17:] == id)
+
+
+def _write_figures(raw: redis.Redis, keys: Keys, value: str | bytes) -> None:
+    minutes: Any = raw.keys(keys.key("figures", "*"))
+    assert minutes, "nothing was claimed of late"
+    for minute in minutes:
+        raw.hset(minute, "a", value)
 
 
 DAMAGES: dict[str, tuple[Damage, set[str]]] = {
@@ -143,6 +152,15 @@ DAMAGES: dict[str, tuple[Damage, set[str]]] = {
     "gwaiting of nothing": (lambda r, k, b: r.hset(k.key("gwaiting"), "zz", 1), {"count"}),
     "the totals are gone": (lambda r, k, b: r.delete(k.key("stats")), {"count"}),
     "a total unreadable": (lambda r, k, b: r.hset(k.key("stats"), "enqueued", "x"), {"count"}),
+    "a minute's figures cut": (lambda r, k, b: _write_figures(r, k, "x"), {"count"}),
+    "a minute's figures infinite": (
+        lambda r, k, b: _write_figures(r, k, struct.pack("<3d", 1, math.inf, 0)),
+        {"count"},
+    ),
+    "a minute's figures not numbers": (
+        lambda r, k, b: _write_figures(r, k, struct.pack("<3d", 1, 2, math.nan)),
+        {"count"},
+    ),
     "a lease is gone": (
         lambda r, k, b: r.zrem(k.key("consumers"), b.hand.id),
         {"lease", "place", "permits", "count", "held"},

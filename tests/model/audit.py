@@ -7,6 +7,7 @@ each key against the others. `picture` says the same state in the reference's wo
 from __future__ import annotations
 
 import json
+import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ return found
 """
 
 FIGURES = ("served", "waited", "charged")
-TRANSIENT = ("sent:", *(f"{name}:" for name in FIGURES))
+TRANSIENT = ("sent:", "figures:")
 """What kinds of keys end by themselves: receipts, and the figures of the last minutes."""
 TYPES = {kind.name: kind.type for kind in CATALOGUE}
 
@@ -79,7 +80,8 @@ class Dump:
         for key, kind, value, ttl in rows:
             name = key.decode()[len(keys.root) :]
             self.types[name], self.ttls[name] = kind.decode(), ttl
-            self._values[name] = _value(kind.decode(), value)
+            read = _figures if name.startswith("figures:") else _value
+            self._values[name] = read(kind.decode(), value)
 
     def get(self, name: str, default: Any = None) -> Any:
         return self._values.get(name, {} if default is None else default)
@@ -131,6 +133,14 @@ def _value(kind: str, value: Any) -> Any:
     return set(texts) if kind == "set" else texts
 
 
+def _figures(kind: str, value: list[bytes]) -> dict[str, dict[str, float]]:
+    assert kind == "hash"
+    return {
+        lane.decode(): dict(zip(FIGURES, struct.unpack_from("<3d", text), strict=True))
+        for lane, text in zip(value[::2], value[1::2], strict=True)
+    }
+
+
 # ── what is wrong ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -164,10 +174,9 @@ def _keys(dump: Dump) -> Iterator[str]:
     for nonce, _ in dump.each("sent:"):
         if not 0 < dump.ttls[f"sent:{nonce}"] <= 60_000:
             yield f"receipt {nonce} lives for {dump.ttls[f'sent:{nonce}']} ms"
-    for name in FIGURES:
-        for minute, _ in dump.each(f"{name}:"):
-            if not 0 < dump.ttls[f"{name}:{minute}"] <= 180_000:
-                yield f"{name}:{minute} lives for {dump.ttls[f'{name}:{minute}']} ms"
+    for minute, _ in dump.each("figures:"):
+        if not 0 < dump.ttls[f"figures:{minute}"] <= 180_000:
+            yield f"figures:{minute} lives for {dump.ttls[f'figures:{minute}']} ms"
     for name, ttl in dump.ttls.items():
         if ttl >= 0 and not name.startswith(TRANSIENT):
             yield f"{name} ends in {ttl} ms"
@@ -403,10 +412,10 @@ def picture(dump: Dump) -> dict[str, Any]:
         "durations": {task: float(mean) for task, mean in dump.get("durations").items()},
         "cancels": set(dump.get("cancels")),
         "figures": {
-            (name, int(minute), lane): float(text)
-            for name in FIGURES
-            for minute, lanes in dump.each(f"{name}:")
-            for lane, text in lanes.items()
+            (name, int(minute), lane): figure
+            for minute, lanes in dump.each("figures:")
+            for lane, figures in lanes.items()
+            for name, figure in figures.items()
         },
         "seq": int(dump.get("seq", "0")),
     }

@@ -185,8 +185,7 @@ class _Round:
         yield from self._counts.permits(self._names["consumer"])
 
     def _notes(self) -> Operation[None]:
-        for kind in ("served", "waited", "charged"):
-            yield from self.pages.walk(kind, self._names[kind])
+        yield from self.pages.walk("figures", self._names["figures"])
         for kind in _NOTES:
             yield from self.pages.walk(kind)
         for kind in _LANE_LISTS:

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 -- include: clock bell lists record sequence_name delivery holding limits out_until rate charge turn reconcile offer
--- include: changes refund forget asked give_back bury dead_job fingerprint findings audit_places judge_entries
+-- include: changes refund figures forget asked give_back bury dead_job fingerprint findings audit_places judge_entries
 -- include: judge_hands judge_notes jobs_held judge_lanes audit_lists
 -- args: kind cursor limit names
 -- resend: yes

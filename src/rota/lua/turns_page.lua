@@ -11,9 +11,9 @@
 local minute, phase, at = cursor:match('^(%d+):(%d+):(%d+)$')
 minute, phase, at = minute or minute_text(0), tonumber(phase or 1), at or '0'
 local indexes = {
-  { k_served(string.format('%.0f', minute - 1)), 'HSCAN', 'HMGET', 2 },
+  { k_figures(string.format('%.0f', minute - 1)), 'HSCAN', 'HMGET', 2 },
   { k_ring, 'ZSCAN', 'ZMSCORE', 2 },
-  { k_served(minute), 'HSCAN', 'HMGET', 2 },
+  { k_figures(minute), 'HSCAN', 'HMGET', 2 },
 }
 local lanes, after = scan_index(indexes[phase], at, limit)
 local rows = {}

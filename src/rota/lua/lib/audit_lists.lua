@@ -1,7 +1,6 @@
 -- The collections a queue consists of, by the word of the judge that looks at their members: their
 -- type, and their key or what makes it from a name.
 local collections = {
-  charged = { 'hash', k_charged },
   attempts = { 'hash', k_attempts },
   blocked = { 'zset', k_blocked },
   cancels = { 'hash', k_cancels },
@@ -13,6 +12,7 @@ local collections = {
   delayed = { 'zset', k_delayed },
   durations = { 'hash', k_durations },
   errors = { 'hash', k_errors },
+  figures = { 'hash', k_figures },
   gactive = { 'hash', k_gactive },
   glimit = { 'hash', k_glimit },
   gmax = { 'hash', k_gmax },
@@ -30,10 +30,8 @@ local collections = {
   ring = { 'zset', k_ring },
   scheduled = { 'zset', k_scheduled },
   sequence = { 'zset', k_sequence },
-  served = { 'hash', k_served },
   stats = { 'hash', k_stats },
   templates = { 'hash', k_templates },
-  waited = { 'hash', k_waited },
   why = { 'hash', k_why },
 }
 local readers = {

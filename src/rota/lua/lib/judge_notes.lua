@@ -249,17 +249,15 @@ note_judges.stats = function(_, field, value)
 end
 
 -- Figures of a minute, which every claim adds to.
-local function judge_figure(key_of)
-  return function(minute, lane, value)
-    if not tonumber(value) then
-      report('count', key_of(minute):sub(#root + 1) .. ' ' .. lane, 'cannot be read: ' .. value, function()
-        redis.call('HDEL', key_of(minute), lane)
-      end)
-    end
+note_judges.figures = function(minute, lane, value)
+  local jobs, waits, charges = read_figures(value)
+  local sound = #value >= FIGURES_SIZE and jobs >= 0 and waits >= 0 and charges == charges
+  if not sound or jobs + waits + math.abs(charges) == math.huge then
+    report('count', 'figures:' .. minute .. ' ' .. lane, 'cannot be read', function()
+      redis.call('HDEL', k_figures(minute), lane)
+    end)
   end
 end
-note_judges.served, note_judges.waited = judge_figure(k_served), judge_figure(k_waited)
-note_judges.charged = judge_figure(k_charged)
 
 -- A key of the catalogue, named '<type>\n<life in ms, 0 for good>\n<name below the root>'.
 note_judges.key = function(text)

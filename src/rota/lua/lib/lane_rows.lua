@@ -18,13 +18,18 @@ local function ask(command, key, before, lanes)
   return fetch_all(command, key, members)
 end
 
-local function two_minutes(key_of, lanes)
-  local running, last = fetch_some(key_of(minute_text(0)), lanes), fetch_some(key_of(minute_text(1)), lanes)
-  local sums = {}
+-- Jobs, waits and charges of the running minute and the one before, by column.
+local function two_minutes(lanes)
+  local running = fetch_some(k_figures(minute_text(0)), lanes)
+  local last = fetch_some(k_figures(minute_text(1)), lanes)
+  local served, waited, beyond = {}, {}, {}
   for i = 1, #lanes do
-    sums[i] = (running[i] or 0) + (last[i] or 0)
+    local jobs, waits, charges = read_figures(running[i])
+    local jobs_before, waits_before, charges_before = read_figures(last[i])
+    served[i], waited[i] = jobs + jobs_before, waits + waits_before
+    beyond[i] = charges + charges_before
   end
-  return sums
+  return served, waited, beyond
 end
 
 -- Since when the lane's next entry has been available, and the next of its sequences that are out.
@@ -62,8 +67,7 @@ local function lane_rows(lanes)
   local ring, paused = ask('ZMSCORE', k_ring, '', lanes), ask('SMISMEMBER', k_paused, '', lanes)
   local blocked, rated = ask('ZMSCORE', k_blocked, 'l:', lanes), ask('ZMSCORE', k_blocked, 'r:', lanes)
   local ends, notes = ask('ZMSCORE', k_blocked, 'p:', lanes), ask('HMGET', k_why, 'p:', lanes)
-  local served, waited = two_minutes(k_served, lanes), two_minutes(k_waited, lanes)
-  local beyond = two_minutes(k_charged, lanes)
+  local served, waited, beyond = two_minutes(lanes)
   local some_delayed, some_out = redis.call('EXISTS', k_scheduled) == 1, some_are_out(lanes, waiting)
   local rows = {}
   for i, lane in ipairs(lanes) do

@@ -18,7 +18,7 @@ local function charge_time(lane, id, seconds)
   end
   seconds = math.max(seconds, SHORTEST)
   local rest = seconds - tonumber(charged)
-  add_figures(k_charged(minute_text(0)), { '', lane }, { rest, rest })
+  add_figures({ '', lane }, { 0, 0 }, { 0, 0 }, { rest, rest })
   local by = rest / weight_of(lane)
   if not (move_tag(k_ring, lane, by) or move_tag(k_owed, lane, by)) and by > 0 then
     redis.call('ZADD', k_owed, number_text(rotation() + by), lane)

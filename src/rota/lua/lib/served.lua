@@ -41,14 +41,9 @@ local function count_served(count, records)
   local lanes, jobs, times, charges = { '' }, { n }, { waited }, { over }
   for i, lane in ipairs(served) do
     lanes[i + 1], jobs[i + 1], times[i + 1] = names[lane], given[lane], waits[lane]
-  end
-  local minute = minute_text(0)
-  add_figures(k_served(minute), lanes, jobs)
-  add_figures(k_waited(minute), lanes, times)
-  if next(extra) then
-    for i, lane in ipairs(served) do
-      charges[i + 1] = extra[lane] or 0
+    if extra[lane] then
+      charges[i + 1] = extra[lane]
     end
-    add_figures(k_charged(minute), lanes, charges)
   end
+  add_figures(lanes, jobs, times, charges)
 end
