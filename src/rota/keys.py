@@ -67,7 +67,7 @@ CATALOGUE: tuple[KeyKind, ...] = (
     KeyKind("dead", "dead", "zset", "dead job → when"),
     KeyKind("wake", "wake", "list", "the doorbell"),
     KeyKind("sent", "sent:{nonce}", "string", "receipt of an enqueue call, kept 60 s"),
-    KeyKind("figures", "figures:{minute}", "hash", "lane → jobs of a minute, waits, charges: doubles"),
+    KeyKind("figures", "figures:{minute}", "hash", "lane → its jobs, waits, charges: doubles"),
     KeyKind("seq", "seq", "string", "the queue's counter"),
     KeyKind("stats", "stats", "hash", "totals of the queue"),
 )
