@@ -79,8 +79,8 @@ end
 local records, sizes, attempts, suspects = {}, {}, {}, {}
 if count > 0 then
   local keys = {}
-  for i, id in ipairs(ids) do
-    keys[i] = k_job(id)
+  for i = 1, #ids do
+    keys[i] = k_job(ids[i])
   end
   records = redis.call('MGET', unpack(keys)) -- at most 1,000: the bound of a claim
   count_served(count, records)

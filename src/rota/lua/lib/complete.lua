@@ -5,8 +5,8 @@ local function complete(consumer, ids, deliveries, ran)
   local texts = fetch_all('HMGET', k_consumer(consumer), ids)
   local answers, done, n = {}, {}, 0
   local of_sequences, readings = {}, {}
-  for i, id in ipairs(ids) do
-    local text = texts[i]
+  for i = 1, #ids do
+    local id, text = ids[i], texts[i]
     local delivery, length, first
     if text then
       delivery, length, first = text:match('^(%d+),[^,]+,.,(%d+):()') -- read_delivery costs more

@@ -1,8 +1,8 @@
 -- Deletes jobs for good: records and counts of failures.
 local function forget(ids)
   local records = {}
-  for i, id in ipairs(ids) do
-    records[i] = k_job(id)
+  for i = 1, #ids do
+    records[i] = k_job(ids[i])
   end
   for first = 1, #records, CHUNK do
     redis.call('DEL', unpack(records, first, math.min(first + CHUNK - 1, #records)))

@@ -126,8 +126,8 @@ end
 -- tell otherwise. One question checks it for all, and only a surprise is asked one by one.
 local function check_pending(lanes, expected, found)
   local keys = {}
-  for i, lane in ipairs(lanes) do
-    keys[i] = pending_keys[lane]
+  for i = 1, #lanes do
+    keys[i] = pending_keys[lanes[i]]
   end
   if #keys > 0 and redis.call('EXISTS', unpack(keys)) ~= (expected and #keys or 0) then
     for i, lane in ipairs(lanes) do
@@ -152,32 +152,32 @@ end
 -- Writes the ring after a round: new tags for lanes that stay; a lane that leaves keeps its
 -- tag in `owed` unless it would come back with that tag (nothing waiting, charged one usual job).
 local function write_ring(asked)
-  local stay, stay_tags, leave, owe, owe_tags = {}, {}, {}, {}, {}
+  local stay, leave, owe, n = {}, {}, {}, 0
   local surprises = find_surprises(asked)
   for lane = 1, asked do
     local served, pending = entries[lane], surprises[lane]
     if pending == nil then
-      pending = not dry[lane] and waiting[lane] > 0
+      pending = waiting[lane] > 0 and not dry[lane]
     end
     if pending and may_be_served(lane) then
       if served then
-        stay[#stay + 1] = names[lane]
-        stay_tags[#stay] = tags[lane]
+        stay[n + 1], stay[n + 2] = tags[lane], names[lane]
+        n = n + 2
       end
     elseif served or not pending then
       leave[#leave + 1] = names[lane]
       if waiting[lane] > 0 or not served or (turn_charges[lane] or 1) ~= 1 or costs_are_declared() then
+        owe[#owe + 1] = tags[lane]
         owe[#owe + 1] = names[lane]
-        owe_tags[#owe] = tags[lane]
       end
       if pending and rooms[lane] > 0 then
         keep_out(names[lane], rates[lane], tats[lane])
       end
     end
   end
-  call_pairs('ZADD', k_ring, stay_tags, stay)
+  call_all('ZADD', k_ring, stay)
   call_all('ZREM', k_ring, leave)
-  call_pairs('ZADD', k_owed, owe_tags, owe)
+  call_all('ZADD', k_owed, owe)
   if last_served > rotation() then
     redis.call('SET', k_vt, number_text(last_served))
   end
@@ -185,30 +185,30 @@ end
 
 -- Writes what turns of the first `asked` lanes have changed.
 local function write_lanes(asked)
-  local active, held, wait, left, drained, rated, used_up = {}, {}, {}, {}, {}, {}, {}
+  local active, wait, drained, used_up = {}, {}, {}, {}
   local n, m, total = 0, 0, 0
   for lane = 1, asked do
     local taken = entries[lane]
     if taken then
-      local name = names[lane]
-      n, total = n + 1, total + taken
-      active[n], held[n] = name, permits[lane] + taken
-      if waiting[lane] > 0 then
-        m = m + 1
-        wait[m], left[m] = name, waiting[lane]
+      local name, left = names[lane], waiting[lane]
+      active[n + 1], active[n + 2] = name, permits[lane] + taken
+      n, total = n + 2, total + taken
+      if left > 0 then
+        wait[m + 1], wait[m + 2] = name, left
+        m = m + 2
       else
         drained[#drained + 1] = name
       end
       if rates[lane] then
-        rated[#rated + 1] = name
-        used_up[#rated] = number_text(tats[lane])
+        used_up[#used_up + 1] = number_text(tats[lane])
+        used_up[#used_up + 1] = name
       end
     end
   end
-  call_pairs('HSET', k_gactive, active, held)
-  call_pairs('HSET', k_gwaiting, wait, left)
+  call_all('HSET', k_gactive, active)
+  call_all('HSET', k_gwaiting, wait)
   call_all('HDEL', k_gwaiting, drained)
-  call_pairs('ZADD', k_gtat, used_up, rated)
+  call_all('ZADD', k_gtat, used_up)
   count_total('permits', total)
   write_ring(asked)
 end

@@ -39,7 +39,8 @@ local function count_served(count, records)
     end
   end
   local lanes, jobs, times, charges = { '' }, { n }, { waited }, { over }
-  for i, lane in ipairs(served) do
+  for i = 1, #served do
+    local lane = served[i]
     lanes[i + 1], jobs[i + 1], times[i + 1] = names[lane], given[lane], waits[lane]
     if extra[lane] then
       charges[i + 1] = extra[lane]

@@ -28,7 +28,7 @@ local function play_turns(want, prefetch, large)
         end
         -- Back among the others, unless those that stand before it fill the claim.
         local last = front + want - count - 1
-        if may_be_served(lane) and not (names[last] and precedes(last, lane)) then
+        if not (names[last] and precedes(last, lane)) and may_be_served(lane) then
           heap_push(heap, lane)
         end
       elseif not full then
