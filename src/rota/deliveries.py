@@ -142,8 +142,11 @@ class Deliveries:
 
     def let_go(self, jobs: Iterable[Job]) -> None:
         """They have ended, or are others' by now."""
+        held = self.held
         for job in jobs:
-            self._let_go(job.id, job.delivery)
+            found = held.get(job.id)
+            if found is not None and found.delivery == job.delivery:
+                del held[job.id]
 
     def is_held(self, job: Job) -> bool:
         """Whether this very delivery is in its hands."""

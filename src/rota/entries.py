@@ -56,6 +56,9 @@ class Entries:
         self._tasks: dict[Job, _Task | None] = {}
         """By the job each is at; None while a task takes its first step where it is made."""
 
+    def __len__(self) -> int:
+        return len(self._tasks)
+
     @property
     def jobs(self) -> list[Job]:
         """The jobs under way, one of each entry. The watchdog's thread asks too: one step."""
@@ -111,28 +114,28 @@ class Entries:
         if task is not None:
             task.remove_done_callback(self._never_ran)  # from here on `finally` does it
         try:
-            await self._run_in_order(entry)
+            while self._may_run(entry[0]):
+                if entry[0].suspect:
+                    await self._run_suspect(entry[0])
+                else:
+                    self._settling.end(entry[0], await self._runner.run(entry[0]))
+                if len(entry) == 1:
+                    break
+                await self._go_on(entry)
         except Exception as error:
             self._failed(entry[0], error)
         finally:
             # Now, not in a callback: the exchange that carries the ending asks for the slot.
             self._over(entry[0])
 
-    async def _run_in_order(self, entry: list[Job]) -> None:
-        """A sequence's jobs one after the other: the next starts only after the server has
-        accepted the settlement of the one before."""
-        while self._may_run(job := entry[0]):
-            if job.suspect:
-                await self._run_suspect(job)
-            else:
-                self._settling.end(job, await self._runner.run(job))
-            if len(entry) == 1:
-                return
-            _calm()
-            await self._settling.answered(job)
-            self._runner.cancelled.discard(job)
-            del entry[0]
-            self._tasks[entry[0]] = self._tasks.pop(job)
+    async def _go_on(self, entry: list[Job]) -> None:
+        """To a sequence's next job, once the server has accepted the settlement of this one."""
+        job = entry[0]
+        _calm()
+        await self._settling.answered(job)
+        self._runner.cancelled.discard(job)
+        del entry[0]
+        self._tasks[entry[0]] = self._tasks.pop(job)
 
     def _may_run(self, job: Job) -> bool:
         if self._lease_is_over() or not self._deliveries.is_held(job):

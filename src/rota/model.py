@@ -25,7 +25,6 @@ LaneOrder = Literal["waiting", "oldest_wait", "running", "served"]
 
 DEFAULT_BACKOFF = Backoff()
 PREFIX_WIDTH = 46
-NEWLINE = 10
 
 
 def process_name() -> str:
@@ -115,15 +114,16 @@ class Record(msgspec.Struct, frozen=True):
 
 def parse_record(record: bytes) -> Record:
     """Raises PayloadError where the record is cut or its header is not one."""
-    newline = record.find(b"\n", PREFIX_WIDTH)
-    if newline < 0 or record[PREFIX_WIDTH - 1] != NEWLINE:
+    prefix, _, rest = record.partition(b"\n")
+    head, newline, payload = rest.partition(b"\n")
+    if len(prefix) != PREFIX_WIDTH - 1 or not newline:
         raise PayloadError("the record is cut: it has no header line")
     try:
-        header = decode_header(record[PREFIX_WIDTH:newline])
-        place, enqueued = int(record[:17]), int(record[32:45]) / 1000
+        header = decode_header(head)
+        place, enqueued = int(prefix[:17]), int(prefix[32:]) / 1000
     except (msgspec.DecodeError, ValueError) as error:
         raise PayloadError(f"the record's header cannot be read: {error}") from None
-    return Record(header, place, enqueued, record[newline + 1 :])
+    return Record(header, place, enqueued, payload)
 
 
 def read_note(text: bytes) -> dict[str, Any]:

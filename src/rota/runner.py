@@ -57,7 +57,7 @@ class Runner:
         job.state = self._state
         job.begin()
         began = time.monotonic()
-        ending = await (self._run_traced(job) if self._traced else self._handle(job))
+        ending = await (self._run_traced(job) if self._traced else self._execute(job))
         if ending is not None or not self._silent:
             took = time.monotonic() - began
             self._observer.ran(job, took)
@@ -66,11 +66,11 @@ class Runner:
 
     async def _run_traced(self, job: Job) -> Ending:
         with tracing.processing(self._queue, job) as span:
-            ending = await self._handle(job)
+            ending = await self._execute(job)
             tracing.end(span, job, ending)
         return ending
 
-    async def _handle(self, job: Job) -> Ending:
+    async def _execute(self, job: Job) -> Ending:
         try:
             ending = await self._executor.execute(job, self._find_task(job.task))
         except asyncio.CancelledError:

@@ -85,12 +85,14 @@ class Settling:
         if self.lease_lost or not self._deliveries.is_held(job):
             self._count(job, "complete" if ending is None else settlement(job, ending).action)
             return
+        if not self:
+            self._wake()  # once, until the next `take`
         if ending is None:
-            job.ran()  # its time ends here, not when the exchange is sent
+            if job.charge == "time":
+                job.ran()  # it ends here, not when the exchange is sent
             self._done.append(job)
         else:
             self._others.append(Ended(job, settlement(job, ending)))
-        self._wake()
 
     def refuse(self, settlements: Iterable[Settlement]) -> None:
         """Ends what was claimed and cannot be run; it counts neither as done nor as dead."""

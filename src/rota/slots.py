@@ -7,9 +7,9 @@ from typing import Protocol
 
 MAX_ENTRIES = 400
 """The most entries one claim asks for."""
-WHOLE = 32
-"""Up to so many a claim asks for all slots, not for half of them: a smaller one costs more than
-what it gains."""
+SPLIT = 50
+"""From so many slots on a claim asks for half of them at most: while the server works on one half,
+the handlers of the other run. With fewer slots the calls would cost more than that gains."""
 
 
 class Asker(Protocol):
@@ -30,8 +30,7 @@ class Slots:
     def __init__(self, size: int) -> None:
         self.size = size
         self.free = size
-        # Half of them, so that the server works on one half while the handlers of the other run.
-        self._most = min(MAX_ENTRIES, max(WHOLE, (size + 1) // 2))
+        self._most = min(MAX_ENTRIES, (size + 1) // 2 if size >= SPLIT else size)
         self._askers: list[Asker] = []
         self._line: deque[Asker] = deque()
 

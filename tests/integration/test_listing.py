@@ -88,7 +88,7 @@ async def test_a_worker_that_is_asked_to_be_quiet_and_then_to_stop(
         assert (await queue.consumers())[0].asked == "quiet"
 
         (fetcher,) = worker.fetchers
-        await eventually_async(lambda: fetcher._quiet, "it never heard of it")
+        await eventually_async(lambda: fetcher.is_quiet, "it never heard of it")
         await work.enqueue(2)
         gate.set()
         await eventually_async(lambda: 1 in ran, "what it held did not go on")
