@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -20,7 +20,7 @@ from rota.connection.target import Address, Target
 from rota.connection.wire import Wire
 from rota.errors import RotaError, Unavailable
 from rota.keys import Keys
-from rota.scripting import LIBRARY, Library, Operation, Reply
+from rota.scripting import LIBRARY, Library, Operation, Reply, Request
 
 T = TypeVar("T")
 
@@ -160,8 +160,7 @@ class AsyncClient:
             request = next(operation)
             while True:
                 try:
-                    steps = answer(request, self._route, self._library, self._window)
-                    reply = await self._drive(steps)
+                    reply = await self._answer(request)
                 except BaseException as error:
                     request = operation.throw(error)
                 else:
@@ -170,6 +169,9 @@ class AsyncClient:
             return cast(T, stop.value)
         finally:
             operation.close()
+
+    def _answer(self, request: Request) -> Coroutine[Any, Any, Reply]:
+        return self._drive(answer(request, self._route, self._library, self._window))
 
     async def _drive(self, steps: Steps) -> Any:
         pool = await self._pool()

@@ -27,7 +27,7 @@ from rota.connection.target import Address, Target
 from rota.connection.wire import packed
 from rota.errors import RotaError, Unavailable
 from rota.keys import Keys
-from rota.scripting import LIBRARY, Library, Operation, Reply
+from rota.scripting import LIBRARY, Library, Operation, Reply, Request
 
 T = TypeVar("T")
 
@@ -207,8 +207,7 @@ class Client:
             request = next(operation)
             while True:
                 try:
-                    steps = answer(request, self._route, self._library, self._window)
-                    reply = self._drive(steps)
+                    reply = self._answer(request)
                 except BaseException as error:
                     request = operation.throw(error)
                 else:
@@ -217,6 +216,9 @@ class Client:
             return cast(T, stop.value)
         finally:
             operation.close()
+
+    def _answer(self, request: Request) -> Reply:
+        return self._drive(answer(request, self._route, self._library, self._window))
 
     def _drive(self, steps: Steps) -> Any:
         if self._pid != os.getpid():
