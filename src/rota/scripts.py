@@ -236,7 +236,14 @@ def _sequences(reply: Reply) -> tuple[list[str], list[SequenceInfo]]:
 
 @script(_outcomes)
 def enqueue(
-    keys: Keys, *, nonce: str, atomic: bool, large: bool, jobs: Packed, bodies: Tail
+    keys: Keys,
+    *,
+    nonce: str,
+    atomic: bool,
+    large: bool,
+    distinct: bool,
+    jobs: Packed,
+    bodies: Tail,
 ) -> None: ...
 
 

@@ -1,11 +1,12 @@
 #!lua
 -- include: clock bell lists record sequence_name limits backlog out_until rate charge turn reconcile
--- args: nonce atomic large jobs bodies
+-- args: nonce atomic large distinct jobs bodies
 -- resend: yes
 -- Stores N jobs and makes them claimable, or keeps them until they are due.
 -- jobs: columns {ids, lanes, keys, priorities, delays, instants, costs}; the last five may be false
 -- as a whole or per job. bodies: header line and payload of each. delays in ms from now, instants in Unix ms.
--- atomic: when one lane is full, nothing is stored. large: a payload is over 2 KiB.
+-- atomic: when one lane is full, nothing is stored. large: a payload is over 2 KiB. distinct: no id
+-- stands twice.
 -- Reply: ok, outcomes · full, lane. outcomes: one letter per job, in order:
 --   c created · d duplicate (the id is taken while its job exists) · f lane full
 -- The nonce keeps the outcomes for 60 s: a resend is answered from them and stores nothing.
@@ -38,25 +39,33 @@ local function has_room(lane)
   return room[lane] >= 0
 end
 
-local outcomes, created, in_batch = {}, {}, {}
-for i, id in ipairs(ids) do
-  if in_batch[id] or (some_exist and redis.call('EXISTS', names[i]) == 1) then
-    outcomes[i] = 'd'
-  elseif not has_room(lanes[i]) then
-    if atomic then
-      return { 'full', lanes[i] }
+-- Says which jobs are to be created, by number; nil where all are.
+local outcomes, created
+if distinct and not some_exist and not backlog then
+  outcomes = string.rep('c', #ids)
+else
+  local letters, in_batch = {}, {}
+  created = {}
+  for i, id in ipairs(ids) do
+    if in_batch[id] or (some_exist and redis.call('EXISTS', names[i]) == 1) then
+      letters[i] = 'd'
+    elseif not has_room(lanes[i]) then
+      if atomic then
+        return { 'full', lanes[i] }
+      end
+      letters[i] = 'f'
+    else
+      letters[i] = 'c'
+      in_batch[id] = true
+      created[#created + 1] = i
     end
-    outcomes[i] = 'f'
-  else
-    outcomes[i] = 'c'
-    in_batch[id] = true
-    created[#created + 1] = i
   end
+  outcomes = table.concat(letters)
 end
-local reply = table.concat(outcomes)
-redis.call('SET', k_sent(nonce), reply, 'PX', 60000)
-if #created == 0 then
-  return { 'ok', reply }
+local count = created and #created or #ids
+redis.call('SET', k_sent(nonce), outcomes, 'PX', 60000)
+if count == 0 then
+  return { 'ok', outcomes }
 end
 
 -- By lane, in order of first sight, and a lane is its number: its claimable entries as arguments of
@@ -89,7 +98,7 @@ local function sequence_group(lane, key)
   return group
 end
 
-local seq = redis.call('INCRBY', k_seq, #created) - #created
+local seq = redis.call('INCRBY', k_seq, count) - count
 if seq == 0 then
   redis.call('HSET', k_config, 'schema', 1)
 end
@@ -98,8 +107,9 @@ if large then
 end
 local records, scheduled, soonest = {}, {}, math.huge
 local ready_now, ready_later, filled = prefix_end(now), prefix_end(0), 0
-for n = 1, #created do
-  local i = created[n]
+local format = string.format
+for n = 1, count do
+  local i = created and created[n] or n
   local id, lane = ids[i], numbers[lanes[i]] or number_of(lanes[i])
   local due = delays and delays[i] and now + delays[i] or instants and instants[i] or 0
   seq = seq + 1
@@ -117,7 +127,7 @@ for n = 1, #created do
     soonest = math.min(soonest, due)
   else
     local place = priorities and priorities[i] and seq - priorities[i] * PRIORITY_STEP or seq
-    records[filled] = place_text(place) .. ready_now .. bodies[i]
+    records[filled] = format(PLACE, place) .. ready_now .. bodies[i]
     waiting[lane] = waiting[lane] + 1
     local key = is_sequence[lane] and '' or keys and keys[i]
     if key then
@@ -133,7 +143,8 @@ end
 redis.call('MSET', unpack(records))
 if costs then
   local charged = {}
-  for _, i in ipairs(created) do
+  for n = 1, count do
+    local i = created and created[n] or n
     if costs[i] then
       charged[#charged + 1] = ids[i]
       charged[#charged + 1] = costs[i]
@@ -167,31 +178,31 @@ if #sequence_list > 0 then
   end
 end
 
-local names_waiting, added, names_ready, count = {}, {}, {}, 0
+local names_waiting, added, names_ready, total = {}, {}, {}, 0
 for lane = 1, #names_of do
-  local name = names_of[lane]
-  if entries[lane] then
-    redis.call('ZADD', k_pending(name), 'LT', unpack(entries[lane]))
+  local name, list, more = names_of[lane], entries[lane], waiting[lane]
+  if list then
+    redis.call('ZADD', k_pending(name), 'LT', unpack(list))
     names_ready[#names_ready + 1] = name
   end
   if delayed[lane] then
     redis.call('ZADD', k_delayed(name), unpack(delayed[lane]))
   end
-  if waiting[lane] > 0 then
+  if more > 0 then
     names_waiting[#names_waiting + 1] = name
-    added[#names_waiting] = waiting[lane]
-    count = count + waiting[lane]
+    added[#names_waiting] = more
+    total = total + more
   end
 end
-if count > 0 then
+if total > 0 then
   local counts = redis.call('HMGET', k_gwaiting, unpack(names_waiting))
   for i = 1, #names_waiting do
     counts[i] = (counts[i] or 0) + added[i]
   end
   call_pairs('HSET', k_gwaiting, names_waiting, counts)
-  redis.call('HINCRBY', k_stats, 'waiting', count)
+  redis.call('HINCRBY', k_stats, 'waiting', total)
 end
-redis.call('HINCRBY', k_stats, 'enqueued', #created)
+redis.call('HINCRBY', k_stats, 'enqueued', count)
 if #scheduled > 0 then
   local first = redis.call('ZRANGE', k_scheduled, 0, 0, 'WITHSCORES')[2]
   if not first or soonest < tonumber(first) then
@@ -203,12 +214,13 @@ end
 -- The ring: asked once which lanes are in already; only the others are looked at.
 if #names_ready > 0 then
   local tags, outside = redis.call('ZMSCORE', k_ring, unpack(names_ready)), {}
-  for i, lane in ipairs(names_ready) do
-    if tags[i] then
-      wake()
-    else
-      outside[#outside + 1] = lane
+  for i = 1, #names_ready do
+    if not tags[i] then
+      outside[#outside + 1] = names_ready[i]
     end
+  end
+  if #outside < #names_ready then
+    wake()
   end
   if #outside > 0 then
     local open, join = are_open(outside), {}
@@ -222,4 +234,4 @@ if #names_ready > 0 then
   end
 end
 ring_bell()
-return { 'ok', reply }
+return { 'ok', outcomes }

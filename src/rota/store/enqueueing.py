@@ -133,6 +133,7 @@ class Enqueueing:
             nonce=new_nonce(),
             atomic=atomic,
             large=any(len(spec.payload) > LARGE_BYTES for spec in specs),
+            distinct=len({spec.id for spec in specs}) == len(specs),
             jobs=_columns(specs),
             bodies=Tail([spec.body for spec in specs]),
         )
