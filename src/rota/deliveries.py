@@ -106,7 +106,7 @@ class Deliveries:
             prefetch=prefetch,
             park=park,
             done=[(job.id, job.delivery) for job in done],
-            ran=[job.ran() for job in done] if any(job.charge == "time" for job in done) else (),
+            ran=[job.ran() for job in done] if _charged_by_time(done) else (),
         )
         self.let_go(done)
         if reply.status == "lost":
@@ -233,6 +233,12 @@ class Deliveries:
         except Exception as error:
             return job, f"{type(error).__name__}: {error}"
         return job, None
+
+
+def _charged_by_time(jobs: Sequence[Job]) -> bool:
+    """By a list, not by `any`: it is on the way from one answer to the next question, and the
+    server waits meanwhile."""
+    return bool([job for job in jobs if job.charge == "time"])
 
 
 def _stops(settlement: Settlement) -> bool:

@@ -68,6 +68,7 @@ class Entries:
 
     def start(self, entries: Iterable[list[Job]]) -> None:
         loop = asyncio.get_running_loop()
+        self._runner.look()
         for entry in entries:
             job = entry[0]
             self._tasks[job] = None

@@ -222,7 +222,6 @@ class Fetcher:
             self._settling.put_back(batch)
             raise
         self._settling.completed(batch, unread.reply.answers)
-        self._runner.look()
         await self._arrivals.take(unread)
         if want and self._appetite.answered(want, unread.reply):
             await self._beat()
