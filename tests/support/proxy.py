@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import threading
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
@@ -35,16 +36,17 @@ class Proxy:
     """A loopback port in front of a standalone server; every method may be called at any time,
     from any thread, and holds for open and new connections until the next one.
 
-    It runs on an event loop of its own in a thread. Not for clusters: they announce their own
-    addresses. Close it, or use it as a context manager.
+    It runs on an event loop of its own in a thread. With a `certificate` it speaks TLS to clients.
+    Not for clusters: they announce their own addresses. Close it, or use it as a context manager.
     """
 
-    def __init__(self, upstream: Address) -> None:
+    def __init__(self, upstream: Address, certificate: ssl.SSLContext | None = None) -> None:
         self.accepted = 0
         """Connections accepted so far."""
         self.dropped = 0
         """Replies swallowed by `drop_reply_then_cut` so far."""
         self._upstream = upstream
+        self._certificate = certificate
         self._delay = 0.0
         self._drop_after: bytes | None = None
         self._links: set[_Link] = set()
@@ -56,7 +58,8 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        return f"redis://127.0.0.1:{self._port}"
+        scheme, host = ("rediss", "localhost") if self._certificate else ("redis", "127.0.0.1")
+        return f"{scheme}://{host}:{self._port}"
 
     @property
     def port(self) -> int:
@@ -121,13 +124,15 @@ class Proxy:
         requests, replies = asyncio.Event(), asyncio.Event()
         requests.set()
         replies.set()
-        listener = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        listener = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self._certificate)
         self._port = listener.sockets[0].getsockname()[1]
         return requests, replies, listener
 
     async def _listen(self) -> None:
         if self._listener is None:
-            self._listener = await asyncio.start_server(self._accept, "127.0.0.1", self._port)
+            self._listener = await asyncio.start_server(
+                self._accept, "127.0.0.1", self._port, ssl=self._certificate
+            )
 
     async def _close_listener(self) -> None:
         if self._listener is not None:
