@@ -6,11 +6,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import rota
-from rota.connection import aio
+from rota.connection.wire import Wire
 from rota.keys import Keys
 from rota.model import Answer, Exchanged, Job, Settlement
 from rota.scripting import Operation
@@ -62,15 +61,15 @@ class Steps:
         self._settling = under_way
 
     def _listen_for_replies(self) -> None:
-        """Between a command's sending and the reading of its reply the client has one function."""
-        read: Callable[[Any], Awaitable[Any]] = aio._read
+        """Between a command's sending and the reading of its reply there is one function."""
+        read = Wire.data_received
 
-        async def listen(connection: Any) -> Any:
+        def listen(wire: Wire, data: bytes) -> None:
             if self._settling:
                 self.reach("unheard")
-            return await read(connection)
+            read(wire, data)
 
-        aio._read = listen
+        Wire.data_received = listen  # type: ignore[method-assign]
 
 
 class WatchedStore(Store):
