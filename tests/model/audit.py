@@ -172,10 +172,10 @@ def _keys(dump: Dump) -> Iterator[str]:
         if TYPES.get(name, kind) != kind:
             yield f"{name} is a {kind}"
     for nonce, _ in dump.each("sent:"):
-        if not 0 < dump.ttls[f"sent:{nonce}"] <= 60_000:
+        if not 0 <= dump.ttls[f"sent:{nonce}"] <= 60_000:
             yield f"receipt {nonce} lives for {dump.ttls[f'sent:{nonce}']} ms"
     for minute, _ in dump.each("figures:"):
-        if not 0 < dump.ttls[f"figures:{minute}"] <= 180_000:
+        if not 0 <= dump.ttls[f"figures:{minute}"] <= 180_000:
             yield f"figures:{minute} lives for {dump.ttls[f'figures:{minute}']} ms"
     for name, ttl in dump.ttls.items():
         if ttl >= 0 and not name.startswith(TRANSIENT):
