@@ -16,5 +16,11 @@ async def noop(tenant: str, n: int) -> None:
 
 
 @queue.task(lane_from="tenant")
+async def reckon(tenant: str, n: int) -> None:
+    """Some hundred microseconds of a core: a worker that runs these leaves the server room."""
+    sum(range(10_000))
+
+
+@queue.task(lane_from="tenant")
 async def pause(tenant: str, ms: int) -> None:
     await asyncio.sleep(ms / 1000)
