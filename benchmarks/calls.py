@@ -12,7 +12,6 @@ from benchmarks.load import BATCH, PAYLOAD, Load, lane_name
 from benchmarks.report import Figure, Plan, figure
 from benchmarks.server import SENT_BY_CLIENTS, Server, Work
 from rota.jobspec import JobSpec
-from rota.model import Claimed
 
 SHAPES = (
     ("one lane", 1, False),
@@ -48,12 +47,12 @@ def _count(server: Server, load: Load, name: str, ordered: bool, at_once: int) -
     enqueue(BATCH)  # the lanes stand in the ring, and stay there
     load.exchange(load.exchange([], BATCH), 0)
     enqueue(2 * BATCH)
+    done = load.exchange([], at_once)
     before = server.work()
     for _ in range(BATCH // at_once):
         enqueue(at_once)
     middle = server.work()
-    done: list[Claimed] = []
-    for _ in range(BATCH // at_once + 1):
+    for _ in range(BATCH // at_once):  # each completes as many as it claims
         done = load.exchange(done, at_once)
     after = server.work()
     how = f"{name}, {at_once} a call"
