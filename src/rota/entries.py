@@ -117,7 +117,7 @@ class Entries:
         try:
             while self._may_run(entry[0]):
                 if entry[0].suspect:
-                    await self._run_suspect(entry[0])
+                    await self._run_suspect(entry)
                 else:
                     self._settling.end(entry[0], await self._runner.run(entry[0]))
                 if len(entry) == 1:
@@ -125,6 +125,7 @@ class Entries:
                 await self._go_on(entry)
         except Exception as error:
             self._failed(entry[0], error)
+            self._give_back_behind(entry)
         finally:
             # Now, not in a callback: the exchange that carries the ending asks for the slot.
             self._over(entry[0])
@@ -132,11 +133,26 @@ class Entries:
     async def _go_on(self, entry: list[Job]) -> None:
         """To a sequence's next job, once the server has accepted the settlement of this one."""
         job = entry[0]
-        _calm()
-        await self._settling.answered(job)
+        await self._until_accepted(entry)
         self._runner.cancelled.discard(job)
         del entry[0]
         self._tasks[entry[0]] = self._tasks.pop(job)
+
+    async def _until_accepted(self, entry: list[Job]) -> None:
+        """Until the server has the ending of the entry's job. If that is not waited for (before
+        Python 3.13 a handler that cancelled its task as its last act cancels this), what was
+        taken behind the job goes back."""
+        _calm()
+        try:
+            await self._settling.answered(entry[0])
+        except asyncio.CancelledError:
+            self._give_back_behind(entry)
+            raise
+
+    def _give_back_behind(self, entry: list[Job]) -> None:
+        """What was taken behind the entry's job is not run here; the first takes the rest along."""
+        if len(entry) > 1:
+            self._settling.end(entry[1], Unstarted())
 
     def _may_run(self, job: Job) -> bool:
         if self._lease_is_over() or not self._deliveries.is_held(job):
@@ -145,9 +161,10 @@ class Entries:
             self._settling.end(job, Unstarted())  # and with it what was taken behind it
         return self.starting
 
-    async def _run_suspect(self, job: Job) -> None:
+    async def _run_suspect(self, entry: list[Job]) -> None:
         """A job with a death behind it: alone of its kind in the process, from before the server
         has accepted its start until it has accepted its ending."""
+        job = entry[0]
         try:
             async with asyncio.timeout(SUSPECT_PAUSE_S):
                 await self._executor.suspect.acquire()
@@ -158,8 +175,7 @@ class Entries:
             may_begin = await self._may_begin(job) and not self._lease_is_over()
             ending = await self._runner.run(job) if may_begin else Unstarted()
             self._settling.end(job, ending)
-            _calm()
-            await self._settling.answered(job)
+            await self._until_accepted(entry)
         finally:
             self._executor.suspect.release()
 

@@ -71,8 +71,10 @@ class Executor:
             return Failed(error="the handler cancelled itself", kind="CancelledError")
         except Exception as error:
             return _failure(error)
-        except GeneratorExit:
-            raise
+        except GeneratorExit as error:
+            if _CURRENT.get(None) is not job:
+                raise  # not the handler's own: what is left of an ended loop is closed
+            return _failure(error)
         except BaseException as error:  # SystemExit, or what other libraries raise past Exception
             return _failure(error)
         finally:
@@ -125,11 +127,11 @@ def _read_outcome(work: asyncio.Future[object]) -> None:
 
 
 def _call(job: Job, task: AnyTask) -> object:
-    """In the thread. A StopIteration cannot pass through a future: the job would never end."""
+    """In the thread. Neither of these can pass through a future: the job would never end."""
     try:
         return task.function(*job.args, **job.kwargs)
-    except StopIteration as error:
-        raise RuntimeError("the handler raised StopIteration") from error
+    except (StopIteration, GeneratorExit) as error:
+        raise RuntimeError(f"the handler raised {type(error).__name__}") from error
 
 
 def _ending(signal: Signal) -> Ending:

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 import rota
+from rota.meter import Observer
 from rota.worker import Drained, Worker
 from tests.conftest import PrivateServer
 from tests.support.proxy import Proxy
@@ -124,7 +125,9 @@ class Odd(BaseException):
 
 
 @pytest.mark.legs("valkey")
-@pytest.mark.parametrize("error", [StopIteration(), Odd("odd"), SystemExit(3), KeyError("k")])
+@pytest.mark.parametrize(
+    "error", [StopIteration(), Odd("odd"), SystemExit(3), KeyError("k"), GeneratorExit()]
+)
 @pytest.mark.parametrize("kind", ["async", "plain"])
 async def test_whatever_a_handler_raises_ends_its_job(
     server: Server, queue: rota.Queue, kind: str, error: BaseException
@@ -282,6 +285,54 @@ async def test_a_rate_limited_head_is_not_overtaken_by_what_was_taken_with_it(
         await eventually_async(lambda: len(starts) == 5, "not all jobs ran")
     assert starts == [0, 0, 1, 2, 3]
     assert_drained(server, queue, done=4)
+
+
+@pytest.mark.legs("valkey")
+@pytest.mark.parametrize("awaits", [False, True])
+async def test_a_sequence_goes_on_behind_a_handler_that_cancels_its_own_task(
+    server: Server, queue: rota.Queue, awaits: bool
+) -> None:
+    starts = []
+
+    @queue.task(max_attempts=1)
+    async def step(n: int) -> None:
+        starts.append(n)
+        if n == 1:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            if awaits:
+                await asyncio.sleep(0)
+
+    await queue.enqueue_many(step.options(lane="!o").spec(n) for n in range(4))
+    drained = await burst(queue)
+    assert starts == [0, 1, 2, 3]
+    assert drained == Drained(done=4 - awaits, retried=0, dead=int(awaits), left=0)
+    assert_sound(server, queue)
+
+
+@pytest.mark.legs("valkey")
+async def test_a_sequence_goes_on_behind_a_job_that_fails_outside_its_handler(
+    server: Server, queue: rota.Queue
+) -> None:
+    starts = []
+
+    class Broken(Observer):
+        def ran(self, job: rota.Job, seconds: float) -> None:
+            if job.args == () and job.kwargs == {"n": 1}:
+                raise RuntimeError("no place to write to")
+
+    @queue.task(max_attempts=1)
+    async def step(n: int) -> None:
+        starts.append(n)
+
+    await queue.enqueue_many(step.options(lane="!o").spec(n) for n in range(4))
+    worker = Worker(queue, concurrency=2, lease=LEASE)
+    worker.observe(queue, Broken())
+    drained = await worker.run(burst=True)
+    assert starts == [0, 1, 2, 3]
+    assert drained == Drained(done=3, retried=0, dead=1, left=0)
+    assert_sound(server, queue)
 
 
 async def test_a_dead_head_lets_go_or_holds_as_it_says(server: Server, queue: rota.Queue) -> None:
