@@ -398,9 +398,10 @@ def test_an_interrupt_says_how_far_it_got(rota: Programs, queue: Queue) -> None:
     eventually(lambda: queue.sync.info().waiting == 2000, "2,000 jobs are in", timeout=15)
     program.signal(signal.SIGINT)
     assert program.wait() == 130
-    assert program.process.stdout.read() in [
-        f"{count} created, 0 duplicate, 0 lane_full, 0 bad\n" for count in (1000, 2000)
-    ]
+    said = program.process.stdout.read()
+    created, _, rest = said.partition(" ")
+    assert rest == "created, 0 duplicate, 0 lane_full, 0 bad\n"
+    assert 1000 <= int(created) <= 2000, "the second call's outcomes may be half counted"
 
 
 def test_a_terminal_gets_a_progress_bar(rota: Programs, queue: Queue, tmp_path: Path) -> None:
