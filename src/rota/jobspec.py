@@ -68,6 +68,10 @@ def check_trace(value: object) -> None:
         )
 
 
+def _as_plain(value: object) -> object:
+    return str.__str__(value) if isinstance(value, str) else value
+
+
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A job to be enqueued; it needs no registered function.
 
@@ -122,10 +126,15 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             self._set("timeout", self.timeout, time_limit(self.timeout))
         if type(self.cost) is not int or self.cost != 1:
             self._set("cost", self.cost, config.cost(self.cost))
+        words: tuple[object, object] = self.on_dead, self.charge
+        if type(words[0]) is not str or type(words[1]) is not str:
+            self._set("on_dead", self.on_dead, _as_plain(self.on_dead))
+            self._set("charge", self.charge, _as_plain(self.charge))
         if self.charge != "cost":
             check_charge(self.charge)
         if self.trace is not None:
             check_trace(self.trace)
+            self._set("trace", self.trace, _as_plain(self.trace))
         if self.on_dead != "skip" and self.on_dead != "hold":
             raise ConfigError(f"on_dead: expected 'skip' or 'hold', given {shown(self.on_dead)}")
 

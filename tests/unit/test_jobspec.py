@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from copy import deepcopy
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -74,6 +75,37 @@ def test_what_a_spec_says_is_what_it_would_say_made_by_hand(
     assert got.body == again.body
     header = decode_header(got.body.partition(b"\n")[0])
     assert (header.task, header.lane, header.priority) == ("lane_from", lane, priority)
+
+
+class Text(str):
+    """No plain text: nothing that reads it later need know what it is."""
+
+
+class Word(StrEnum):
+    HOLD = "hold"
+    TIME = "time"
+
+
+TRACE = "00-" + "0" * 32 + "-" + "0" * 16 + "-00"
+
+
+@pytest.mark.parametrize(
+    ("given", "plain"),
+    [
+        ({"on_dead": Text("skip")}, {"on_dead": "skip"}),
+        ({"on_dead": Word.HOLD, "charge": Word.TIME}, {"on_dead": "hold", "charge": "time"}),
+        ({"charge": Text("cost")}, {"charge": "cost"}),
+        ({"trace": Text(TRACE)}, {"trace": TRACE}),
+        ({"task": Text("t"), "lane": Text("l")}, {"task": "t", "lane": "l"}),
+    ],
+)
+def test_words_travel_as_plain_text_whatever_they_were(
+    given: dict[str, Any], plain: dict[str, Any]
+) -> None:
+    spec = rota.JobSpec(**{"task": "t", "id": "i", **given})
+    assert spec == rota.JobSpec(**{"task": "t", "id": "i", **plain})
+    assert decode_header(spec.body.partition(b"\n")[0])
+    assert {type(getattr(spec, name)) for name in plain} == {str}
 
 
 def test_specs_of_one_enqueuer_share_nothing_that_differs() -> None:
