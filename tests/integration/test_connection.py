@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 
 import rota
+from rota.deliveries import Deliveries
+from rota.scripting import Operation
 from rota.worker import Worker
 from tests.conftest import PrivateServer
 from tests.support.proxy import Proxy
@@ -94,6 +96,28 @@ async def test_calls_outlive_a_restart(private_server: PrivateServer, queue_name
             assert (await asyncio.to_thread(queue.sync.info)).waiting == 8
             assert (await asyncio.to_thread(queue.sync.enqueue, spec())).outcome == "created"
         assert_sound(server, queue)
+
+
+async def test_a_connection_closed_while_idle_leaves_no_outcome_unknown(
+    server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reconciled: list[str] = []
+    original = Deliveries.reconcile
+
+    def reconcile(self: Deliveries) -> Operation[None]:
+        reconciled.append(self.id)
+        return original(self)
+
+    monkeypatch.setattr(Deliveries, "reconcile", reconcile)
+    async with open_queue(server, queue_name) as queue, queue.consumer(lease=LEASE) as consumer:
+        await queue.enqueue_many(specs(2))
+        assert len(await consumer.claim()) == 1
+        for node in server.nodes:
+            with node.client() as client:
+                client.client_kill_filter(_type="normal", skipme=True)
+        await asyncio.sleep(0.05)  # the loop hears of it
+        assert len(await consumer.claim()) == 1
+        assert not reconciled
 
 
 async def test_a_call_waits_out_a_short_outage(

@@ -81,8 +81,15 @@ class _Pool:
             return replies
 
     def _take(self, address: Address) -> Wire | None:
+        """An idle connection. One that the server has closed meanwhile cannot have taken a call
+        along: to send by it would leave an outcome unknown for nothing."""
         idle = self._idle.get(address)
-        return idle.pop() if idle else None
+        while idle:
+            wire = idle.pop()
+            if not wire.is_lost:
+                return wire
+            wire.close()
+        return None
 
     async def _open(self, address: Address) -> Wire:
         options = connection_options(self._target, address, self._reply_timeout)
