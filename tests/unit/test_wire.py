@@ -111,6 +111,18 @@ async def test_a_reply_that_nobody_asked_for_ends_the_connection(tmp_path: Path)
         assert wire.is_lost
 
 
+async def test_a_reply_too_many_is_not_that_of_the_next_call(tmp_path: Path) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"A\r\n")
+        writer.write(b":1\r\n:2\r\n")
+        await reader.read()
+
+    async with wire_to(serve, tmp_path) as wire:
+        assert await wire.ask([("A",)]) == [1]
+        with pytest.raises(ConnectionResetError):
+            await wire.ask([("A",)])
+
+
 async def test_hanging_up_lets_the_reply_on_its_way_be_read(tmp_path: Path) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()  # until its end

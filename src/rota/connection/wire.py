@@ -101,6 +101,8 @@ class Wire(asyncio.Protocol):
             self._fail(ConnectionAbortedError(f"not a reply: {error}"))
         else:
             self._answer.set_result(self._replies)
+            if self._reader.has_data():
+                self._transport.abort()  # nobody has asked for more: the next call would read it
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._lost.done():
