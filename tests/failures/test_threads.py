@@ -144,16 +144,17 @@ async def test_a_handler_that_never_awaits_costs_the_loop_not_the_lease(
 async def test_a_stop_leaves_a_thread_to_itself_and_gives_its_job_back(
     server: Server, queue: rota.Queue
 ) -> None:
-    done = threading.Event()
+    started, done = threading.Event(), threading.Event()
 
     @queue.task
     def slow() -> None:
+        started.set()
         time.sleep(1)
         done.set()
 
     await slow.enqueue()
     async with working(queue, grace=0.2):
-        await eventually_async(lambda: stats(server, queue).get("running"), "it does not start")
+        await eventually_async(started.is_set, "it does not start")
         began = time.monotonic()
     assert time.monotonic() - began < 1
     assert not done.is_set()
