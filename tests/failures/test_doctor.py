@@ -8,6 +8,7 @@ import math
 import os
 import random
 import struct
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -39,10 +40,12 @@ def _scheduled(raw: redis.Redis, keys: Keys, id: str) -> str:
 
 
 def _write_figures(raw: redis.Redis, keys: Keys, value: str | bytes) -> None:
-    minutes: Any = raw.keys(keys.key("figures", "*"))
-    assert minutes, "nothing was claimed of late"
-    for minute in minutes:
-        raw.hset(minute, "a", value)
+    minute = int(time.time() // 60)
+    names = [keys.key("figures", str(at)) for at in (minute - 1, minute)]
+    found = [name for name in names if raw.exists(name)]
+    assert found, "nothing was claimed of late"
+    for name in found:
+        raw.hset(name, "a", value)
 
 
 DAMAGES: dict[str, tuple[Damage, set[str]]] = {

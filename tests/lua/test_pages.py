@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import struct
+
 import pytest
 
 from rota import scripts
@@ -204,6 +207,29 @@ def test_figures_are_of_two_minutes(desk: Desk) -> None:
         179_999: (1, False, 119.999),
         180_000: (0, True, 60.0),
     }
+    desk.clean()
+
+
+@pytest.mark.parametrize(
+    "damage", [b"x", struct.pack("<3d", math.nan, 0, 0), struct.pack("<3d", 1, math.inf, 0)]
+)
+def test_damaged_figures_count_as_nothing_and_are_written_anew(desk: Desk, damage: bytes) -> None:
+    desk.add("j1", "j2")
+    desk.claim()
+    key = desk.key("figures", f"{desk.clock.now // 60_000}")
+    desk.raw.hset(key, mapping={"": damage, "a": damage})
+    assert figures(desk) == (0, None, 0)
+    desk.claim()
+    assert figures(desk) == (1, 0, 1)
+    desk.clean()
+
+
+def test_a_claim_does_without_figures_whose_key_is_damaged(desk: Desk) -> None:
+    desk.add("j1")
+    key = desk.key("figures", f"{desk.clock.now // 60_000}")
+    desk.raw.set(key, "x")
+    assert desk.claim() == [["j1"]]
+    desk.raw.delete(key)
     desk.clean()
 
 

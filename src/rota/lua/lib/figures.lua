@@ -9,18 +9,29 @@ local function minute_text(back)
   return string.format('%.0f', math.floor(now / MINUTE) - back)
 end
 
--- Jobs, waits, charges; what is damaged counts as nothing.
-local function read_figures(text)
+-- Jobs, waits, charges; nothing where they are absent or damaged.
+local function figures_in(text)
   if text and #text >= FIGURES_SIZE then
-    return struct.unpack(DOUBLES, text)
+    local jobs, waits, charges = struct.unpack(DOUBLES, text)
+    if math.abs(jobs) + math.abs(waits) + math.abs(charges) < math.huge then -- none is NaN either
+      return jobs, waits, charges
+    end
   end
-  return 0, 0, 0
 end
 
--- Columns of what is added to `lanes`, the first of which is ''. A minute's figures end by themselves.
+local function read_figures(text)
+  local jobs, waits, charges = figures_in(text)
+  return jobs or 0, waits or 0, charges or 0
+end
+
+-- Columns of what is added to `lanes`, at most 1,001, the first of which is ''. A minute's figures end by
+-- themselves; where their key is damaged, a claim does without them.
 local function add_figures(lanes, jobs, waits, charges)
   local key = k_figures(minute_text(0))
-  local sums = fetch_all('HMGET', key, lanes)
+  local sums = redis.pcall('HMGET', key, unpack(lanes))
+  if sums.err then
+    return
+  end
   local is_new = not sums[1]
   for i = 1, #lanes do
     local n, waited, charged = read_figures(sums[i])

@@ -250,9 +250,8 @@ end
 
 -- Figures of a minute, which every claim adds to.
 note_judges.figures = function(minute, lane, value)
-  local jobs, waits, charges = read_figures(value)
-  local sound = #value >= FIGURES_SIZE and jobs >= 0 and waits >= 0 and charges == charges
-  if not sound or jobs + waits + math.abs(charges) == math.huge then
+  local jobs, waits = figures_in(value)
+  if not jobs or jobs < 0 or waits < 0 then
     report('count', 'figures:' .. minute .. ' ' .. lane, 'cannot be read', function()
       redis.call('HDEL', k_figures(minute), lane)
     end)
