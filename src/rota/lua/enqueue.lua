@@ -107,7 +107,6 @@ if large then
 end
 local records, scheduled, soonest = {}, {}, math.huge
 local ready_now, ready_later, filled = prefix_end(now), prefix_end(0), 0
-local format = string.format
 for n = 1, count do
   local i = created and created[n] or n
   local id, lane = ids[i], numbers[lanes[i]] or number_of(lanes[i])
@@ -116,8 +115,9 @@ for n = 1, count do
   records[filled + 1] = names[i]
   filled = filled + 2
   if due > now then
-    local member = place_text(seq) .. id
-    records[filled] = place_text(seq) .. ready_later .. bodies[i]
+    local place = place_text(seq)
+    local member = place .. id
+    records[filled] = place .. ready_later .. bodies[i]
     scheduled[#scheduled + 1] = due
     scheduled[#scheduled + 1] = member
     local list = delayed[lane] or {}
@@ -127,7 +127,7 @@ for n = 1, count do
     soonest = math.min(soonest, due)
   else
     local place = priorities and priorities[i] and seq - priorities[i] * PRIORITY_STEP or seq
-    records[filled] = format(PLACE, place) .. ready_now .. bodies[i]
+    records[filled] = place_text(place) .. ready_now .. bodies[i]
     waiting[lane] = waiting[lane] + 1
     local key = is_sequence[lane] and '' or keys and keys[i]
     if key then

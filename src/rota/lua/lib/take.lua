@@ -40,10 +40,12 @@ local function play_turns(want, prefetch, large)
   return count, front - 1, full
 end
 
-local some_failed = redis.call('EXISTS', k_attempts, k_deaths) > 0
+-- Whether there are jobs that have failed; known once something was taken.
+local some_failed = false
 
 -- What the consumer holds now: into its hash before anything that could fail.
 local function record_taken(consumer, delivery, count)
+  some_failed = redis.call('EXISTS', k_attempts, k_deaths) > 0
   local holds, sequences, holdings, n = {}, {}, {}, 0
   for entry = 1, count do
     local name, key = names[entry_lanes[entry]], entry_keys[entry]
