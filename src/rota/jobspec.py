@@ -126,10 +126,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             self._set("timeout", self.timeout, time_limit(self.timeout))
         if type(self.cost) is not int or self.cost != 1:
             self._set("cost", self.cost, config.cost(self.cost))
-        words: tuple[object, object] = self.on_dead, self.charge
-        if type(words[0]) is not str or type(words[1]) is not str:
-            self._set("on_dead", self.on_dead, _as_plain(self.on_dead))
-            self._set("charge", self.charge, _as_plain(self.charge))
+        self._set("on_dead", self.on_dead, _as_plain(self.on_dead))
+        self._set("charge", self.charge, _as_plain(self.charge))
         if self.charge != "cost":
             check_charge(self.charge)
         if self.trace is not None:

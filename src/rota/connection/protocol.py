@@ -28,9 +28,9 @@ RESEND_WINDOW_S = 10.0
 FIRST_PAUSE_S = 0.02
 MAX_PAUSE_S = 1.0
 MAX_DETOURS = 8
+"""How often scripts are loaded or another node is asked before the first pause."""
 SCANNED = 1000
 """Keys that one page of a look through them all goes over, about."""
-"""How often scripts are loaded or another node is asked before the first pause."""
 
 
 @lru_cache
