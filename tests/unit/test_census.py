@@ -32,7 +32,7 @@ def taken(pages: list[list[LaneInfo]], top: int = 2) -> Census:
         for number, page in enumerate(pages, start=1):
             cursor = b"" if number == len(pages) else b"1:1"
             with pytest.MonkeyPatch.context() as patched:
-                patched.setattr("rota.scripts._lane_row", lambda _, row: row)
+                patched.setattr("rota.replies.lane_row", lambda _, row: row)
                 operation.send((0, cursor, page))
     except StopIteration as stop:
         found: Census = stop.value
