@@ -9,7 +9,6 @@ from typing import Any
 from rota import config, names, tracing
 from rota.census import Census
 from rota.config import Durable
-from rota.consumer import SyncConsumer
 from rota.dead_jobs import SyncDeadJobs
 from rota.deliveries import Decode
 from rota.doctor import Report
@@ -22,6 +21,7 @@ from rota.model import ConsumerInfo, Enqueued, JobState, LaneInfo, LaneOrder, Qu
 from rota.shares import ShareOrder, Shares
 from rota.station import Station
 from rota.store import OnFull, check_on_full, chunks, next_chunk
+from rota.sync_consumer import SyncConsumer
 from rota.task import TaskHome, check_spec, check_specs
 from rota.timing import seconds
 

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 import rota
-from rota.consumer import Consumer, SyncConsumer
+from rota.consumer import Consumer
 from rota.dead_jobs import DeadJobs, SyncDeadJobs
 from rota.job import JobHandle, SyncJobHandle
 from rota.lane import Lane, SyncLane
 from rota.queue import Queue
 from rota.sync import SyncQueue
+from rota.sync_consumer import SyncConsumer
 from rota.task import Enqueuer, SyncEnqueuer
 from tests.support.servers import Server
 

@@ -1,0 +1,203 @@
+"""The rules of a consumer in a user's hands, without I/O, for its async and its blocking face.
+
+A claim is a generator: a face carries out its steps and adds nothing of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from rota import config
+from rota.connection.faults import Lost
+from rota.deliveries import Decode, Deliveries, Taken
+from rota.endings import Ending, check_ending, settlement
+from rota.errors import ConfigError, LeaseLost
+from rota.listing import Order
+from rota.metronome import Metronome
+from rota.model import Answer, Job
+from rota.scripting import Operation
+from rota.station import Station
+from rota.thread_metronome import ThreadMetronome
+from rota.timing import seconds
+
+Jobs = Job | Iterable[Job]
+
+
+def each(jobs: Jobs) -> list[Job]:
+    return [jobs] if isinstance(jobs, Job) else list(jobs)
+
+
+@dataclass(frozen=True, slots=True)
+class Nap:
+    """What a claim yields to sleep; it is sent whether it was poked before `until`, by the
+    monotonic clock."""
+
+    until: float
+
+
+Claim = Generator[Operation[Any] | Nap, Any, list[Job]]
+"""A claim, step by step: it yields operations, is sent what they return or thrown what they raise,
+and returns the jobs it has brought."""
+
+
+class Claims:
+    """State and rules; `Consumer` and `SyncConsumer` add the waiting."""
+
+    _woken: asyncio.Event | threading.Event
+
+    def __init__(
+        self, station: Station, *, lease: float | timedelta, prefetch: int, decode: Decode
+    ) -> None:
+        self._station = station
+        self._link = station.link
+        self._lease = config.number(
+            seconds(lease, "lease"), config.MIN_LEASE_S, config.MAX_LEASE_S, "lease"
+        )
+        self._prefetch = config.whole(prefetch, 1, config.MAX_PREFETCH, "prefetch")
+        self._deliveries = Deliveries(
+            station.link.store, lease_ms=round(self._lease * 1000), decode=decode
+        )
+        self.asked: Order | None = None
+        """What someone asked of this process by `queue.quiet` or `queue.stop`; it is up to you."""
+        self._lost = False
+        self._open = False
+
+    @property
+    def id(self) -> str:
+        """The consumer's present identity; a new one after its lease was lost."""
+        return self._deliveries.id
+
+    @property
+    def held(self) -> list[Job]:
+        """The jobs in its hands, in the order they were claimed."""
+        return list(self._deliveries.held.values())
+
+    def _mark_lost(self) -> None:
+        self._lost = True
+
+    def _mark_asked(self, word: Order) -> None:
+        self.asked = word
+
+    def _join(self) -> Operation[None]:
+        """Starts under a fresh identity. The lease counts from before the server made it."""
+        self._station.keeper.remove(self.id)
+        began = time.monotonic()
+        yield from self._deliveries.join()
+        self._lost = False
+        self._station.keeper.add(
+            self.id,
+            self._lease,
+            self._mark_lost,
+            self._deliveries.mark_cancelled,
+            self._mark_asked,
+            since=began,
+        )
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise ConfigError("consumer: expected to be used inside its `with` block")
+
+    @property
+    def _is_alive(self) -> bool:
+        return not self._lost and self._station.keeper.is_alive(self.id)
+
+    def _check_lease(self, jobs: Iterable[Job]) -> None:
+        if not self._is_alive:
+            self._lost = True
+        if self._lost or any(self._deliveries.is_of_lost_lease(job) for job in jobs):
+            raise LeaseLost(f"the lease of consumer {self.id} is gone: its jobs are others' now")
+
+    def _settle(self, pairs: Sequence[tuple[Job, Ending]]) -> Operation[list[Answer]]:
+        for _, ending in pairs:
+            check_ending(ending)
+        settlements = [settlement(job, ending) for job, ending in pairs]
+        self._check_lease(job for job, _ in pairs)
+        answers = yield from self._deliveries.settle(settlements)
+        if "lost" in answers:
+            self._lost = True
+            raise LeaseLost(f"the lease of consumer {self.id} is gone: its jobs are others' now")
+        return answers
+
+    def _beat(self) -> Operation[float | None]:
+        return self._link.store.beat(watched_ms=self._station.keeper.watched_ms)
+
+    def _reconcile(self) -> Operation[None]:
+        try:
+            yield from self._deliveries.reconcile()
+        except LeaseLost:
+            self._lost = True
+            raise
+
+    def _start(self, job: Job) -> Operation[bool]:
+        may_start = yield from self._deliveries.start(job)
+        self._check_lease([job])  # the answer may have come after its end
+        return may_start
+
+    def _exchange(self, done: list[Job], n: int, *, park: bool) -> Operation[Taken]:
+        try:
+            taken = yield from self._deliveries.exchange(
+                want=n, prefetch=self._prefetch, park=park, done=done
+            )
+        except LeaseLost:
+            self._lost = True
+            raise
+        if taken.entries and not self._is_alive:
+            # It stood still since it sent the claim: others may run these jobs by now.
+            self._lost = True
+            self._deliveries.let_go(taken.jobs)
+            if not done:
+                raise LeaseLost(f"the lease of consumer {self.id} is gone")
+            return Taken([], taken.reply)
+        return taken
+
+    def poke(self) -> None:
+        self._woken.set()
+
+    def _claim(
+        self, bell: Metronome | ThreadMetronome, done: list[Job], n: int, deadline: float
+    ) -> Claim:
+        """Completes `done` and claims, until something came or `deadline` has passed."""
+        while True:
+            park = time.monotonic() < deadline
+            self._woken.clear()
+            if self._deliveries.unsure:
+                yield self._reconcile()
+                bell.failed(self)  # again: only now can the lost claim act no more
+            bell.sending(self)
+            try:
+                taken: Taken = yield self._exchange(done, n, park=park)
+            except BaseException as error:
+                bell.failed(self)
+                if isinstance(error, Lost):
+                    continue
+                if isinstance(error, LeaseLost) and not done and not self.held:
+                    yield self._join()
+                    continue
+                raise
+            done = []
+            reply = taken.reply
+            if self._deliveries.unsure:
+                bell.failed(self)
+                continue
+            if len(reply.entries) >= n:
+                bell.busy(self, left=reply.left)
+                return taken.jobs
+            if reply.due == 0 and not reply.entries:
+                yield self._beat()
+                if park:
+                    continue
+            bell.idle(self, due_in=reply.due, taken=bool(reply.entries), left=reply.left)
+            poked = False
+            try:
+                poked = park and not taken.entries and (yield Nap(deadline))
+            finally:
+                if not poked:
+                    bell.gone(self)
+            if not poked:
+                return taken.jobs
