@@ -88,6 +88,8 @@ class Server:
 def private_server(*, tcp: bool = False) -> Iterator[Server]:
     """Starts a server that keeps nothing on disk; it and its directory go with the block.
 
+    Its other settings are those of the embedded server.
+
     Listens on a Unix socket, or with `tcp` on a free port of the loopback.
     """
     binary = find_server()
@@ -97,7 +99,7 @@ def private_server(*, tcp: bool = False) -> Iterator[Server]:
     url = f"redis://127.0.0.1:{port}" if tcp else f"unix://{path}"
     command = [binary.path, "--port", str(port), "--bind", "127.0.0.1", "--dir", folder]
     command += ["--save", "", "--appendonly", "no", "--logfile", folder / "log"]
-    command += ["--hash-max-listpack-entries", "64"]  # as the embedded server has it
+    command += ["--hash-max-listpack-entries", "64", "--zset-max-listpack-entries", "32"]
     command += [] if tcp else ["--unixsocket", path]
     process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL)
     raw = redis.Redis.from_url(url, socket_timeout=120)

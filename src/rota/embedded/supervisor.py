@@ -111,8 +111,10 @@ def server_command(data: str, socket: str, program: str, fsync: str) -> list[str
         "appendfsync": "always" if is_shared(ALWAYS_LOCK) else fsync,
         "aof-load-truncated": "yes",
         "maxmemory-policy": "noeviction",
-        # A listpack is searched from its front: a claim asks such hashes for a hundred fields.
+        # A listpack is searched from its front: a claim asks such hashes for a hundred fields, an
+        # enqueue looks for the place in its lane.
         "hash-max-listpack-entries": "64",
+        "zset-max-listpack-entries": "32",
     }
     return [program, *(word for key, value in options.items() for word in (f"--{key}", value))]
 
