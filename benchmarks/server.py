@@ -99,7 +99,7 @@ def private_server(*, tcp: bool = False) -> Iterator[Server]:
     url = f"redis://127.0.0.1:{port}" if tcp else f"unix://{path}"
     command = [binary.path, "--port", str(port), "--bind", "127.0.0.1", "--dir", folder]
     command += ["--save", "", "--appendonly", "no", "--logfile", folder / "log"]
-    command += ["--hash-max-listpack-entries", "64", "--zset-max-listpack-entries", "32"]
+    command += ["--hash-max-listpack-entries", "16", "--zset-max-listpack-entries", "32"]
     command += [] if tcp else ["--unixsocket", path]
     process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL)
     raw = redis.Redis.from_url(url, socket_timeout=120)

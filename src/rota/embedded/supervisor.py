@@ -113,7 +113,7 @@ def server_command(data: str, socket: str, program: str, fsync: str) -> list[str
         "maxmemory-policy": "noeviction",
         # A listpack is searched from its front: a claim asks such hashes for a hundred fields, an
         # enqueue looks for the place in its lane.
-        "hash-max-listpack-entries": "64",
+        "hash-max-listpack-entries": "16",
         "zset-max-listpack-entries": "32",
     }
     return [program, *(word for key, value in options.items() for word in (f"--{key}", value))]
