@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -78,17 +78,22 @@ class Claims:
         """The jobs in its hands, in the order they were claimed."""
         return list(self._deliveries.held.values())
 
-    def _mark_lost(self) -> None:
-        self._lost = True
+    def _mark_lost(self, consumer: str) -> None:
+        if consumer == self.id:  # else it has started anew already
+            self._lost = True
 
     def _mark_asked(self, word: Order) -> None:
         self.asked = word
 
     def _join(self) -> Operation[None]:
         """Starts under a fresh identity. The lease counts from before the server made it."""
+        self._check_open()
         self._station.keeper.remove(self.id)
         began = time.monotonic()
         yield from self._deliveries.join()
+        if not self._open:  # its block has ended meanwhile
+            yield from self._deliveries.leave()
+            self._check_open()
         self._lost = False
         self._station.keeper.add(
             self.id,
@@ -113,7 +118,8 @@ class Claims:
         if self._lost or any(self._deliveries.is_of_lost_lease(job) for job in jobs):
             raise LeaseLost(f"the lease of consumer {self.id} is gone: its jobs are others' now")
 
-    def _settle(self, pairs: Sequence[tuple[Job, Ending]]) -> Operation[list[Answer]]:
+    def _settle(self, pairs: Iterable[tuple[Job, Ending]]) -> Operation[list[Answer]]:
+        pairs = list(pairs)
         for _, ending in pairs:
             check_ending(ending)
         settlements = [settlement(job, ending) for job, ending in pairs]
@@ -147,6 +153,7 @@ class Claims:
         except LeaseLost:
             self._lost = True
             raise
+        self._lost = self._lost or taken.reply.status == "lost"
         if taken.entries and not self._is_alive:
             # It stood still since it sent the claim: others may run these jobs by now.
             self._lost = True
@@ -164,6 +171,7 @@ class Claims:
     ) -> Claim:
         """Completes `done` and claims, until something came or `deadline` has passed."""
         while True:
+            self._check_open()
             park = time.monotonic() < deadline
             self._woken.clear()
             if self._deliveries.unsure:
@@ -182,6 +190,10 @@ class Claims:
                 raise
             done = []
             reply = taken.reply
+            if reply.status == "lost":  # and yet what was done counts: no reason to raise
+                bell.failed(self)
+                bell.gone(self)
+                return []
             if self._deliveries.unsure:
                 bell.failed(self)
                 continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import timedelta
 from types import TracebackType
 from typing import Any
@@ -38,9 +38,13 @@ class Consumer(Claims):
         self._mending: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Consumer:
-        await self._link.run(self._join())
-        self._station.metronome().enter()
         self._open = True
+        try:
+            await self._link.run(self._join())
+        except BaseException:
+            self._open = False
+            raise
+        self._station.metronome().enter()
         return self
 
     async def __aexit__(
@@ -50,6 +54,7 @@ class Consumer(Claims):
         tb: TracebackType | None,
     ) -> None:
         self._open = False
+        self._woken.set()  # a claim under way ends
         if self._mending is not None:
             self._mending.cancel()  # leaving gives back all it holds
         self._station.metronome().gone(self)
@@ -69,18 +74,22 @@ class Consumer(Claims):
     async def exchange(
         self, done: Jobs = (), n: int = 1, *, wait: float | timedelta = 0
     ) -> list[Job]:
-        """Completes `done` and claims, in one round trip. Raises LeaseLost for `done`."""
+        """Completes `done` and claims, in one round trip. Raises LeaseLost for `done`.
+
+        One claim at a time: another caller's waits until this one has ended, which counts as part
+        of its `wait`.
+        """
         self._check_open()
         config.whole(n, 1, config.MAX_CLAIM, "n")
-        patience = seconds(wait, "wait")
+        deadline = time.monotonic() + seconds(wait, "wait")
         finished = each(done)
         metronome = self._station.metronome()
         async with self._turn:
+            self._check_open()
             if finished:
                 self._check_lease(finished)
             elif not self._is_alive:
                 await self._link.run(self._join())
-            deadline = time.monotonic() + patience
             try:
                 return await self._carry_out(self._claim(metronome, finished, n, deadline))
             except asyncio.CancelledError:
@@ -140,7 +149,7 @@ class Consumer(Claims):
         """Sends jobs to the dead."""
         return await self.settle([(job, Bury(reason)) for job in each(jobs)])
 
-    async def settle(self, pairs: Sequence[tuple[Job, Ending]]) -> list[Answer]:
+    async def settle(self, pairs: Iterable[tuple[Job, Ending]]) -> list[Answer]:
         """Ends each job in its own way; None completes it. Raises LeaseLost.
 
         One that had ended before answers `settled` and changes nothing.

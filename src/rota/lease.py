@@ -32,7 +32,7 @@ RETRY_PAUSE_S = 0.5
 class _Lease:
     seconds: float
     deadline: float
-    on_lost: Callable[[], None]
+    on_lost: Callable[[str], None]
     on_asked: Callable[[list[tuple[str, str]]], object]
     on_order: Callable[[Order], object]
 
@@ -41,7 +41,8 @@ class LeaseKeeper:
     """Renews the leases of a process's consumers in one queue, and beats.
 
     The thread starts with the first consumer and ends with the last. `on_lost` is called from
-    it, once, when a lease has ended; `on_asked`, at every beat, with the jobs in the consumer's
+    it, once, when a lease has ended, with the identity that held it: by then the consumer may have
+    started anew under another. `on_asked` is called, at every beat, with the jobs in the consumer's
     hands (id, delivery) that someone asked to cancel, while there are any; `on_order` likewise with
     what was asked of its process.
     """
@@ -67,7 +68,7 @@ class LeaseKeeper:
         self,
         consumer: str,
         seconds: float,
-        on_lost: Callable[[], None],
+        on_lost: Callable[[str], None],
         on_asked: Callable[[list[tuple[str, str]]], object],
         on_order: Callable[[Order], object],
         *,
@@ -123,7 +124,7 @@ class LeaseKeeper:
     # ── the thread ──────────────────────────────────────────────────────────────────────────
 
     def _run(self) -> None:
-        client: Client | None = None
+        client, reply_timeout = None, 0.0
         next_renewal = time.monotonic() + self._period()
         next_beat = time.monotonic() + random.uniform(0.2, 1) * self._beat
         try:
@@ -139,7 +140,12 @@ class LeaseKeeper:
                     next_renewal = min(next_renewal, time.monotonic() + self._period())
                 for look in list(self._watches):
                     look()
-                client = client or self._client()
+                if client is not None and self._reply_timeout() < reply_timeout:
+                    client.close()  # a shorter lease cannot wait so long
+                    client = None
+                if client is None:
+                    reply_timeout = self._reply_timeout()
+                    client = self._link.own_client(reply_timeout=reply_timeout, resend_window=0)
                 if time.monotonic() >= next_renewal:
                     next_renewal = time.monotonic() + self._renew(client)
                 if time.monotonic() >= next_beat:
@@ -151,9 +157,8 @@ class LeaseKeeper:
             if client is not None:
                 client.close()
 
-    def _client(self) -> Client:
-        reply_timeout = max(0.5, min(10.0, self._period()))
-        return self._link.own_client(reply_timeout=reply_timeout, resend_window=0)
+    def _reply_timeout(self) -> float:
+        return max(0.5, min(10.0, self._period()))
 
     def _period(self) -> float:
         with self._change:
@@ -198,7 +203,7 @@ class LeaseKeeper:
         for consumer, lease in lost:
             logger.warning("the lease of consumer %s is lost", consumer)
             try:
-                lease.on_lost()
+                lease.on_lost(consumer)
             except RuntimeError:
                 pass  # its event loop is closed
 

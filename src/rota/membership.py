@@ -48,12 +48,12 @@ class Membership:
         loop, id = asyncio.get_running_loop(), self._deliveries.id
         self.lost = False
 
-        def lose() -> None:
-            if id == self._deliveries.id:  # else it has started anew already
+        def lose(lost: str) -> None:
+            if lost == self._deliveries.id:  # else it has started anew already
                 self.lose()
 
-        def on_lost() -> None:
-            loop.call_soon_threadsafe(lose)
+        def on_lost(lost: str) -> None:
+            loop.call_soon_threadsafe(lose, lost)
 
         def on_asked(jobs: list[tuple[str, str]]) -> None:
             loop.call_soon_threadsafe(self._on_asked, jobs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import timedelta
 from types import TracebackType
 from typing import Any
@@ -31,9 +31,13 @@ class SyncConsumer(Claims):
         self._turn = threading.Lock()
 
     def __enter__(self) -> SyncConsumer:
-        self._link.run_sync(self._join())
-        self._station.thread_metronome.enter()
         self._open = True
+        try:
+            self._link.run_sync(self._join())
+        except BaseException:
+            self._open = False
+            raise
+        self._station.thread_metronome.enter()
         return self
 
     def __exit__(
@@ -43,6 +47,7 @@ class SyncConsumer(Claims):
         tb: TracebackType | None,
     ) -> None:
         self._open = False
+        self._woken.set()  # a claim under way ends
         self._station.thread_metronome.gone(self)
         self._station.keeper.remove(self.id)
         try:
@@ -56,15 +61,15 @@ class SyncConsumer(Claims):
     def exchange(self, done: Jobs = (), n: int = 1, *, wait: float | timedelta = 0) -> list[Job]:
         self._check_open()
         config.whole(n, 1, config.MAX_CLAIM, "n")
-        patience = seconds(wait, "wait")
+        deadline = time.monotonic() + seconds(wait, "wait")
         finished = each(done)
         metronome = self._station.thread_metronome
         with self._turn:
+            self._check_open()
             if finished:
                 self._check_lease(finished)
             elif not self._is_alive:
                 self._link.run_sync(self._join())
-            deadline = time.monotonic() + patience
             return self._carry_out(self._claim(metronome, finished, n, deadline))
 
     def _carry_out(self, claim: Claim) -> list[Job]:
@@ -100,7 +105,7 @@ class SyncConsumer(Claims):
     def bury(self, jobs: Jobs, reason: str) -> list[Answer]:
         return self.settle([(job, Bury(reason)) for job in each(jobs)])
 
-    def settle(self, pairs: Sequence[tuple[Job, Ending]]) -> list[Answer]:
+    def settle(self, pairs: Iterable[tuple[Job, Ending]]) -> list[Answer]:
         return self._link.run_sync(self._settle(pairs))
 
     def start(self, job: Job) -> bool:
