@@ -26,6 +26,12 @@ class Unread:
     reply: Exchanged
     delivery: str
 
+    @property
+    def lost(self) -> bool:
+        """Whether the lease is gone, and nothing was claimed. What was done may count even so,
+        where nobody had taken its jobs yet."""
+        return self.reply.status == "lost"
+
 
 @dataclass(frozen=True, slots=True)
 class Taken:
@@ -76,10 +82,12 @@ class Deliveries:
     ) -> Operation[Taken]:
         """Completes `done` and claims up to `want` entries; what cannot be run is buried.
 
-        Raises LeaseLost. After any other failure the outcome is unknown, and the next call
-        first asks the server what this consumer holds.
+        Raises LeaseLost, unless all of `done` counts even so. After any other failure the outcome
+        is unknown, and the next call first asks the server what this consumer holds.
         """
         unread = yield from self.exchange_unread(want=want, prefetch=prefetch, park=park, done=done)
+        if unread.lost and (not done or "lost" in unread.reply.answers):
+            raise LeaseLost(f"the lease of consumer {self.id} is gone")
         taken = self._open(unread)
         if taken.refused:
             self.unsure = True
@@ -92,8 +100,9 @@ class Deliveries:
     def exchange_unread(
         self, *, want: int, prefetch: int, park: bool, done: Sequence[Job] = ()
     ) -> Operation[Unread]:
-        """As `exchange`, and leaves it to the caller to `read` the answer and to settle what is
-        refused. To be read before `reconcile`, which gives back what it does not know."""
+        """As `exchange`, and leaves it to the caller to look whether the lease is lost, to `read`
+        the answer and to settle what is refused. To be read before `reconcile`, which gives back
+        what it does not know."""
         if self.unsure:
             yield from self.reconcile()
         self._number += 1
@@ -109,8 +118,6 @@ class Deliveries:
             ran=[job.ran() for job in done] if _charged_by_time(done) else (),
         )
         self.let_go(done)
-        if reply.status == "lost":
-            raise LeaseLost(f"the lease of consumer {self.id} is gone")
         self.unsure = reply.status == "stale"
         return Unread(reply, str(number))
 

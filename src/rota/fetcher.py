@@ -9,6 +9,7 @@ exchange is on its way: the server works on that one meanwhile.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 from rota.appetite import Appetite
@@ -127,8 +128,9 @@ class Fetcher:
             return await self._membership.leave()
         finally:
             self._appetite.failed()
-            async with asyncio.timeout(LEAVE_S):  # its blocker may wait for a frozen server
-                await self._metronome.leave()
+            with contextlib.suppress(TimeoutError):  # its blocker waits for a frozen server
+                async with asyncio.timeout(LEAVE_S):
+                    await self._metronome.leave()
 
     # ── what it tells of itself ─────────────────────────────────────────────────────────────
 
@@ -222,6 +224,10 @@ class Fetcher:
             self._settling.put_back(batch)
             raise
         self._settling.completed(batch, unread.reply.answers)
+        if unread.lost:
+            if want:
+                self._appetite.failed(want)
+            raise LeaseLost(self._deliveries.id)
         await self._arrivals.take(unread)
         if want and self._appetite.answered(want, unread.reply):
             await self._beat()
