@@ -65,11 +65,11 @@ class _Pool:
             try:
                 replies = await wire.ask(commands)
             except (OSError, _HungUp) as error:  # a TimeoutError is an OSError
-                wire.close()
+                wire.abort()
                 self.drop(address)  # what broke one has broken the others, most likely
                 raise Lost(f"{address}: {error}") from error
             except BaseException:
-                wire.close()  # cancelled with a reply on its way: the next call must not read it
+                wire.abort()  # cancelled with a reply on its way: the next call must not read it
                 raise
             finally:
                 spent = self._closed or wire not in self._busy
@@ -224,6 +224,7 @@ class AsyncClient:
 
     def hang_up(self) -> None:
         """Ends a `park` under way: it returns a token already popped, or raises Lost."""
+        self._route.hang_ups += 1
         pool = self._pools.get(asyncio.get_running_loop())
         if pool is not None:
             pool.hang_up()

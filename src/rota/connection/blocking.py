@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import redis
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as ClientConnectionError
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import InvalidResponse, RedisError, ResponseError
 from redis.exceptions import TimeoutError as ClientTimeout
 from redis.retry import Retry
 
@@ -104,7 +104,7 @@ class _Pool:
         try:
             connection.send_packed_command([packed(commands)], check_health=False)
             replies = [_read(connection) for _ in commands]
-        except (ClientConnectionError, ClientTimeout, OSError) as error:
+        except (ClientConnectionError, ClientTimeout, InvalidResponse, OSError) as error:
             connection.disconnect()
             self.drop(address)  # what broke one has broken the others, most likely
             raise Lost(f"{address}: {error}") from error
@@ -159,7 +159,7 @@ class _Pool:
 
 
 def half_close(sock: Any) -> None:
-    """Ends our side of a plain socket; TLS cannot, its wait runs out by itself."""
+    """Ends our side of a plain socket; TLS cannot, its waits are short."""
     if sock is not None and not isinstance(sock, ssl.SSLSocket):
         with contextlib.suppress(OSError):
             sock.shutdown(socket.SHUT_WR)
@@ -258,6 +258,7 @@ class Client:
 
     def hang_up(self) -> None:
         """Ends a `park` of another thread: it returns a token already popped, or raises Lost."""
+        self._route.hang_ups += 1
         self._pool.hang_up()
 
     def drop_idle(self) -> None:

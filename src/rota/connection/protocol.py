@@ -29,6 +29,7 @@ FIRST_PAUSE_S = 0.02
 MAX_PAUSE_S = 1.0
 MAX_DETOURS = 8
 """How often scripts are loaded or another node is asked before the first pause."""
+TLS_WAIT_S = 1.0
 SCANNED = 1000
 """Keys that one page of a look through them all goes over, about."""
 
@@ -115,11 +116,19 @@ def _recover(
 
 
 def park(keys: Keys, seconds: float, route: Route) -> Steps:
-    """One wait at the bell; returns whether it rang. Raises NotSent or Lost on any trouble."""
+    """One wait at the bell; returns whether it rang. Raises NotSent or Lost on any trouble.
+
+    Over TLS no side of a connection can be closed alone, so that a wait that is to end would go on:
+    it is made of short ones.
+    """
     slot = _slot_of(keys)
+    hang_ups, most = route.hang_ups, TLS_WAIT_S if route.target.tls else seconds
     try:
         address = route.known(slot) or (yield from find(route, slot))
-        (reply,) = yield Send(address, [("BLPOP", keys.wake, repr(seconds))])
+        reply = None
+        while reply is None and seconds > 0 and route.hang_ups == hang_ups:
+            (reply,) = yield Send(address, [("BLPOP", keys.wake, repr(min(seconds, most)))])
+            seconds -= most
     except (NotSent, Lost):
         route.forget(slot)
         raise

@@ -40,13 +40,15 @@ class Facts:
 
 @dataclass(slots=True)
 class Route:
-    """Where calls of a slot go, as far as is known. Shared by all clients of a queue."""
+    """Where a client's calls of a slot go, as far as is known."""
 
     target: Target
     slots: dict[int, Address] = field(default_factory=dict)
     found: Address | None = None
     facts: dict[Address, Facts] = field(default_factory=dict)
     reached: bool = False
+    hang_ups: int = 0
+    """How often the client was asked to end its waits."""
 
     def known(self, slot: int) -> Address | None:
         return self.slots.get(slot) if self.target.kind == "cluster" else self.found

@@ -121,9 +121,18 @@ class Wire(asyncio.Protocol):
             self._transport.write_eof()
 
     def close(self) -> None:
+        """To be used by nobody any more, after its last reply."""
+        self._stop_timer()
+        self._transport.close()
+
+    def abort(self) -> None:
+        """As `close`, with a call under way: what is not sent yet never will be."""
+        self._stop_timer()
+        self._transport.abort()
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._transport.close()
 
     async def wait_closed(self) -> None:
         await asyncio.wait([self._lost], timeout=CLOSE_TIMEOUT_S)
