@@ -8,6 +8,7 @@ from rota.doctor import Advice, Finding, Report
 from rota.errors import (
     BatchInterrupted,
     ConfigError,
+    LaneBroken,
     LaneFull,
     LeaseLost,
     NotDurable,
@@ -64,6 +65,7 @@ __all__ = [
     "JobInfo",
     "JobSpec",
     "JobsPage",
+    "LaneBroken",
     "LaneFull",
     "LaneInfo",
     "LaneShare",

@@ -5,6 +5,7 @@
     ├── PayloadError (also ValueError)    arguments that do not fit the signature or cannot travel
     ├── UnknownTask                       no task of that name is registered with the queue
     ├── LaneFull                          a lane's backlog limit refused the job
+    ├── LaneBroken                        a key of the lane is damaged: the job was not stored
     ├── LeaseLost                         the consumer's lease is gone; its jobs belong to others
     ├── BatchInterrupted                  a chunk of a bulk enqueue failed half-way
     ├── NotDurable                        the write was made, the asked durability was not reached
@@ -43,14 +44,42 @@ class UnknownTask(RotaError, LookupError):
 
 
 class LaneFull(RotaError):
-    """The lane's backlog limit refused the job; nothing of it was stored."""
+    """The lane's backlog limit refused a job; nothing of that was stored.
 
-    def __init__(self, lane: str) -> None:
-        super().__init__(lane)
+    Of a bulk enqueue with `on_full="raise"`, `outcomes` are those of the jobs sent so far, in
+    input order: the ones `created` are stored. Else they are empty: one job, or a batch of which
+    nothing is stored.
+    """
+
+    def __init__(self, lane: str, outcomes: Sequence[Enqueued] = ()) -> None:
+        super().__init__(lane, outcomes)
         self.lane = lane
+        self.outcomes = list(outcomes)
 
     def __str__(self) -> str:
         return f"lane {self.lane!r} is full: its backlog limit is reached"
+
+
+class LaneBroken(RotaError):
+    """A key of the lane, or of the job's sequence, is damaged; nothing of the job was stored.
+
+    Other lanes' jobs are none the worse. Of a bulk enqueue, `outcomes` are those of all its jobs,
+    in input order: all but the ones `lane_broken` and `lane_full` are stored. Once the lane is
+    mended, enqueueing the same specs again adds what is missing. Else they are empty: one job, or a
+    batch of which nothing is stored.
+    """
+
+    def __init__(self, lane: str, outcomes: Sequence[Enqueued] = ()) -> None:
+        super().__init__(lane, outcomes)
+        self.lane = lane
+        self.outcomes = list(outcomes)
+
+    def __str__(self) -> str:
+        return (
+            f"lane {self.lane!r} is broken: a key of it, or of the job's sequence, has a wrong "
+            "type, and the job was not stored. `rota doctor QUEUE` names the key: move it away, "
+            "then `rota doctor QUEUE --repair` puts back what was in it"
+        )
 
 
 class LeaseLost(RotaError):

@@ -114,8 +114,9 @@ class Link:
         return self._announce(operation)
 
     def _announce(self, operation: Operation[T]) -> Operation[T]:
-        yield from self.store.queue_set(default_ceiling=self._default_ceiling)
-        self._default_ceiling = None
+        if self._default_ceiling is not None:
+            yield from self.store.declare_ceiling(self._default_ceiling)
+            self._default_ceiling = None
         return (yield from operation)
 
     def own_async_client(self, *, reply_timeout: float) -> AsyncClient:

@@ -16,7 +16,7 @@ from rota.jobspec import Header, decode_header
 from rota.limits import Rate
 from rota.timing import Backoff, BackoffRule
 
-Outcome = Literal["created", "duplicate", "lane_full"]
+Outcome = Literal["created", "duplicate", "lane_full", "lane_broken"]
 Answer = Literal["ok", "settled", "lost"]
 DeadAnswer = Literal["ok", "none", "unreadable"]
 CancelAnswer = Literal["cancelled", "asked", "dead", "none"]
@@ -33,7 +33,8 @@ def process_name() -> str:
 
 
 class Enqueued(msgspec.Struct, frozen=True, gc=False):
-    """The outcome of one job: `created`, `duplicate` (its id is taken) or `lane_full`."""
+    """The outcome of one job: `created`, `duplicate` (its id is taken), `lane_full`, or
+    `lane_broken` (see LaneBroken)."""
 
     id: str
     outcome: Outcome

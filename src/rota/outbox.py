@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from copy import copy
 from typing import TYPE_CHECKING
 
-from rota.errors import LaneFull
 from rota.jobspec import JobSpec
 from rota.model import Enqueued
-from rota.store import chunks
+from rota.store import chunks, refusal
 
 if TYPE_CHECKING:
     from rota.link import Link
@@ -41,8 +40,8 @@ class Outbox:
         self._in_flight = False
 
     async def send(self, spec: JobSpec) -> Enqueued:
-        """Stores one job; raises LaneFull, and what a call may raise. A caller that is cancelled
-        before its job travels takes it along; after that the job may exist."""
+        """Stores one job; raises LaneFull, LaneBroken, and what a call may raise. A caller that is
+        cancelled before its job travels takes it along; after that the job may exist."""
         if self._in_flight:
             letter = _Letter(spec, asyncio.get_running_loop().create_future())
             self._waiting.append(letter)
@@ -86,8 +85,8 @@ class Outbox:
                 _fail(letter, copy(error))
             return
         for letter, done in zip(letters, outcomes, strict=True):
-            if done.outcome == "lane_full":
-                _fail(letter, LaneFull(letter.spec.lane))
+            if refused := refusal(letter.spec, done):
+                _fail(letter, refused)
             elif not letter.answer.done():
                 letter.answer.set_result(done)
 

@@ -96,6 +96,10 @@ def moved(reply: Reply) -> tuple[str, int, int]:
     return text(cursor), moved, left
 
 
+def lanes_to_purge(reply: Reply) -> tuple[str, list[str]]:
+    return text(reply[0]), texts(reply[1])
+
+
 def changed(reply: Reply) -> tuple[str, int]:
     return text(reply[0]), reply[1]
 

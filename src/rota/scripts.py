@@ -95,6 +95,7 @@ def queue_set(
     ceiling: str,
     dead_max: str,
     dead_age: str,
+    declared: bool,
 ) -> None: ...
 
 
@@ -130,6 +131,10 @@ def discard(keys: Keys, *, ids: Packed) -> None: ...
 
 @script(replies.raw)
 def purge(keys: Keys, *, lane: str, limit: int, total: str) -> None: ...
+
+
+@script(replies.lanes_to_purge)
+def purge_page(keys: Keys, *, cursor: str, limit: int) -> None: ...
 
 
 @script(replies.text)

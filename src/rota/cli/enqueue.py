@@ -24,6 +24,7 @@ from rota.store import OnFull
 SHOWN_BAD_LINES = 20
 SPARE_LINE_BYTES = 1 << 16
 OUTCOMES = ("created", "duplicate", "lane_full", "bad")
+NOT_IN = ("lane_full", "lane_broken", "bad")
 
 
 class Format(StrEnum):
@@ -100,7 +101,7 @@ def enqueue(
 
     Numbers used as lane, key or id become text; a line where one is missing or empty is bad. CSV
     values stay text. A bad line is reported and does not stop the rest. Exit status: 0 all lines
-    are in, 1 bad lines or full lanes, 2 usage, 3 server.
+    are in, 1 bad lines, full or broken lanes, 2 usage, 3 server.
     """
     with reporting():
         target = find_queue(queue, url)
@@ -112,7 +113,7 @@ def enqueue(
             rows = read_csv(lines) if kind is Format.CSV else read_json_lines(lines)
             job = _Enqueueing(target, maker, lines, advance, stops=on_full is OnFullChoice.RAISE)
             job.run(rows, on_full="wait" if on_full is OnFullChoice.WAIT else "outcome", wait=wait)
-    raise typer.Exit(FAILED if job.counts["bad"] or job.counts["lane_full"] else 0)
+    raise typer.Exit(FAILED if any(job.counts[name] for name in NOT_IN) else 0)
 
 
 class _Enqueueing:
@@ -146,7 +147,11 @@ class _Enqueueing:
             self._queue.sync.close()
             if self.counts["bad"] > SHOWN_BAD_LINES:
                 say(f"{self.counts['bad'] - SHOWN_BAD_LINES} more bad lines not shown")
-            typer.echo(", ".join(f"{self.counts[name]} {name}" for name in OUTCOMES))
+            told = [f"{self.counts[name]} {name}" for name in OUTCOMES]
+            if broken := self.counts["lane_broken"]:
+                told.append(f"{broken} lane_broken")
+                say("a lane is broken: rota doctor names the key that is damaged")
+            typer.echo(", ".join(told))
 
     def _specs(self, rows: Iterator[Row | BadLine]) -> Iterator[JobSpec]:
         for row in rows:

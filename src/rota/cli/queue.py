@@ -154,7 +154,7 @@ def purge(
 ) -> None:
     """Delete what waits and what is delayed in the whole queue, for good.
 
-    What is in flight goes on, and dead jobs stay.
+    Jobs enqueued meanwhile may go or stay. What is in flight goes on, and dead jobs stay.
     """
     confirm(f"Delete all waiting and delayed jobs of queue {queue}?", yes=yes, dry_run=dry_run)
     with opened(queue, url) as target:

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists record sequence_name delivery holding limits out_until rate charge turn
+-- include: clock bell lists attempt record sequence_name delivery holding limits out_until rate charge turn
 -- include: reconcile offer changes refund forget asked give_back bury cancel_held dead_job
 -- include: retention promote sweep next_due consumer_name jobs_held reap
 -- args: limit watched_ms
@@ -29,14 +29,14 @@ local gone = keeps_leases and redis.call('ZRANGEBYSCORE', k_consumers, '-inf', n
 for i = 1, #gone, 2 do
   local consumer, deadline = gone[i], gone[i + 1]
   if deadline ~= '-inf' then
-    local lease = tonumber(redis.call('HGET', k_consumer(consumer), '!lease') or 0)
+    local lease = tonumber(attempt('HGET', k_consumer(consumer), '!lease') or 0) or 0
     mark_gone(consumer)
     if silence > lease / 2 and watched_ms > silence then
-      redis.call('HSET', k_consumer(consumer), '!spared', 1)
+      attempt('HSET', k_consumer(consumer), '!spared', 1)
     end
   end
   if reaped < limit then
-    local spared = redis.call('HEXISTS', k_consumer(consumer), '!spared') == 1
+    local spared = attempt('HEXISTS', k_consumer(consumer), '!spared') == 1
     local back, empty = reap_consumer(consumer, limit - reaped, not spared)
     reaped = reaped + back
     more = more or not empty

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists record sequence_name limits out_until rate charge turn reconcile offer
+-- include: clock bell lists attempt record sequence_name limits out_until rate charge turn reconcile offer
 -- include: changes forget dead_job end_move
 -- args: id by
 -- resend: yes
@@ -12,7 +12,7 @@ local function take_delayed(prefix, header)
     return false
   end
   if header and header.lane then
-    redis.call('ZREM', k_delayed(header.lane), member)
+    attempt('ZREM', k_delayed(header.lane), member)
   end
   return true
 end

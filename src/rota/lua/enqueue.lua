@@ -1,14 +1,15 @@
 #!lua
--- include: clock bell lists record sequence_name limits backlog out_until rate charge turn reconcile
+-- include: clock bell lists attempt record sequence_name limits backlog out_until rate charge turn reconcile
 -- args: nonce atomic large distinct jobs bodies
 -- resend: yes
 -- Stores N jobs and makes them claimable, or keeps them until they are due.
 -- jobs: columns {ids, lanes, keys, priorities, delays, instants, costs}; the last five may be false
 -- as a whole or per job. bodies: header line and payload of each. delays in ms from now, instants in Unix ms.
--- atomic: when one lane is full, nothing is stored. large: a payload is over 2 KiB. distinct: no id
--- stands twice.
--- Reply: ok, outcomes · full, lane. outcomes: one letter per job, in order:
---   c created · d duplicate (the id is taken while its job exists) · f lane full
+-- atomic: when one lane is full, or broken, nothing is stored. large: a payload is over 2 KiB. distinct:
+-- no id stands twice.
+-- Reply: ok, outcomes · full, lane · broken, lane. outcomes: one letter per job, in order:
+--   c created · d duplicate (the id is taken while its job exists) · f lane full · b lane broken (a key of
+--   its, or of the job's sequence, is damaged)
 -- The nonce keeps the outcomes for 60 s: a resend is answered from them and stores nothing.
 local receipt = redis.call('GET', k_sent(nonce))
 if receipt then
@@ -32,8 +33,8 @@ local function has_room(lane)
   end
   if not room[lane] then
     local most = backlogs_of({ lane })[1]
-    local waiting = tonumber(redis.call('HGET', k_gwaiting, lane) or 0)
-    room[lane] = most - waiting - redis.call('ZCARD', k_delayed(lane))
+    local waiting = tonumber(redis.call('HGET', k_gwaiting, lane) or 0) or 0
+    room[lane] = most - waiting - (attempt('ZCARD', k_delayed(lane)) or 0)
   end
   room[lane] = room[lane] - 1
   return room[lane] >= 0
@@ -62,10 +63,39 @@ else
   end
   outcomes = table.concat(letters)
 end
-local count = created and #created or #ids
-redis.call('SET', k_sent(nonce), outcomes, 'PX', 60000)
-if count == 0 then
+local function answer()
+  redis.call('SET', k_sent(nonce), outcomes, 'PX', 60000)
   return { 'ok', outcomes }
+end
+local count = created and #created or #ids
+if count == 0 then
+  return answer()
+end
+
+-- Only an atomic call looks at the keys first: what it could not take back is what others wait for.
+if atomic then
+  local function is_sound(key)
+    local kind = redis.call('TYPE', key).ok
+    return kind == 'zset' or kind == 'none'
+  end
+  local lanes_seen, sequences_seen = {}, {}
+  for n = 1, count do
+    local i = created and created[n] or n
+    local lane = lanes[i]
+    local key = is_ordered(lane) and '' or keys and keys[i]
+    local sequence, sound = key and sequence_of(lane, key), true
+    if not lanes_seen[lane] then
+      lanes_seen[lane] = true
+      sound = is_sound(k_pending(lane)) and is_sound(k_delayed(lane)) and is_sound(k_out(lane))
+    end
+    if sequence and not sequences_seen[sequence] then
+      sequences_seen[sequence] = true
+      sound = sound and is_sound(k_sequence(sequence))
+    end
+    if not sound then
+      return { 'broken', lane }
+    end
+  end
 end
 
 -- By lane, in order of first sight, and a lane is its number: its claimable entries as arguments of
@@ -118,13 +148,10 @@ for n = 1, count do
     local place = place_text(seq)
     local member = place .. id
     records[filled] = place .. ready_later .. bodies[i]
-    scheduled[#scheduled + 1] = due
-    scheduled[#scheduled + 1] = member
     local list = delayed[lane] or {}
     delayed[lane] = list
     list[#list + 1] = due
     list[#list + 1] = member
-    soonest = math.min(soonest, due)
   else
     local place = priorities and priorities[i] and seq - priorities[i] * PRIORITY_STEP or seq
     records[filled] = place_text(place) .. ready_now .. bodies[i]
@@ -156,12 +183,41 @@ if costs then
   end
 end
 
+-- Jobs that a broken key cannot take are not stored: those of a list of arguments of ZADD. lane: of entries,
+-- nil of delayed jobs; home: the sequence they may be in already.
+local refused, refusals = {}, 0
+local function refuse(list, lane, home)
+  for i = 2, #list, 2 do
+    local entry = list[i]
+    if lane and entry:byte(1) == 33 then
+      local sequence = sequence_of(names_of[lane], entry:sub(2))
+      refuse(sequences[sequence].jobs, lane, k_sequence(sequence))
+    else
+      local id = lane and entry or entry:sub(PLACE_WIDTH + 1)
+      refused[id], refusals = true, refusals + 1
+      redis.call('DEL', k_job(id))
+      if costs then
+        redis.call('HDEL', k_costs, id)
+      end
+      if home then
+        redis.pcall('ZREM', home, id)
+      end
+      if lane then
+        waiting[lane] = waiting[lane] - 1
+      end
+    end
+  end
+end
+
 -- A sequence that is neither held nor blocked gets its token, at the lower of its old and its
 -- new head; else it waits in `out`.
 if #sequence_list > 0 then
   local held_names, block_names = {}, {}
   for i, line in ipairs(sequence_list) do
-    redis.call('ZADD', k_sequence(line.sequence), unpack(line.jobs))
+    line.stored = attempt('ZADD', k_sequence(line.sequence), unpack(line.jobs))
+    if not line.stored then
+      refuse(line.jobs, line.lane)
+    end
     held_names[i] = line.sequence
     block_names[2 * i - 1] = 's:' .. line.sequence
     block_names[2 * i] = 'h:' .. line.sequence
@@ -169,25 +225,33 @@ if #sequence_list > 0 then
   local held = redis.call('HMGET', k_held, unpack(held_names))
   local blocks = redis.call('ZMSCORE', k_blocked, unpack(block_names))
   for i, line in ipairs(sequence_list) do
-    local head = line.head
-    if held[i] or blocks[2 * i - 1] or blocks[2 * i] then
-      redis.call('ZADD', k_out(names_of[line.lane]), 'LT', head, line.key)
-    else
-      add_entry(line.lane, head, '!' .. line.key)
+    local is_out = held[i] or blocks[2 * i - 1] or blocks[2 * i]
+    if line.stored and not is_out then
+      add_entry(line.lane, line.head, '!' .. line.key)
+    elseif line.stored and not attempt('ZADD', k_out(names_of[line.lane]), 'LT', line.head, line.key) then
+      refuse(line.jobs, line.lane, k_sequence(line.sequence))
     end
   end
 end
 
 local names_waiting, added, names_ready, total = {}, {}, {}, 0
 for lane = 1, #names_of do
-  local name, list, more = names_of[lane], entries[lane], waiting[lane]
-  if list then
-    redis.call('ZADD', k_pending(name), 'LT', unpack(list))
+  local name, list, later = names_of[lane], entries[lane], delayed[lane]
+  if list and attempt('ZADD', k_pending(name), 'LT', unpack(list)) then
     names_ready[#names_ready + 1] = name
+  elseif list then
+    refuse(list, lane)
   end
-  if delayed[lane] then
-    redis.call('ZADD', k_delayed(name), unpack(delayed[lane]))
+  if later and attempt('ZADD', k_delayed(name), unpack(later)) then
+    for i = 1, #later, 2 do
+      scheduled[#scheduled + 1] = later[i]
+      scheduled[#scheduled + 1] = later[i + 1]
+      soonest = math.min(soonest, later[i])
+    end
+  elseif later then
+    refuse(later)
   end
+  local more = waiting[lane]
   if more > 0 then
     names_waiting[#names_waiting + 1] = name
     added[#names_waiting] = more
@@ -195,14 +259,16 @@ for lane = 1, #names_of do
   end
 end
 if total > 0 then
-  local counts = redis.call('HMGET', k_gwaiting, unpack(names_waiting))
+  local counts = read_counts(redis.call('HMGET', k_gwaiting, unpack(names_waiting)), #names_waiting)
   for i = 1, #names_waiting do
-    counts[i] = (counts[i] or 0) + added[i]
+    counts[i] = counts[i] + added[i]
   end
   call_pairs('HSET', k_gwaiting, names_waiting, counts)
   redis.call('HINCRBY', k_stats, 'waiting', total)
 end
-redis.call('HINCRBY', k_stats, 'enqueued', count)
+if refusals < count then
+  redis.call('HINCRBY', k_stats, 'enqueued', count - refusals)
+end
 if #scheduled > 0 then
   local first = redis.call('ZRANGE', k_scheduled, 0, 0, 'WITHSCORES')[2]
   if not first or soonest < tonumber(first) then
@@ -234,4 +300,15 @@ if #names_ready > 0 then
   end
 end
 ring_bell()
-return { 'ok', outcomes }
+
+-- Of jobs with the same id, those behind a refused one would be duplicates of nothing.
+if refusals > 0 then
+  local letters = {}
+  for i, id in ipairs(ids) do
+    local letter = outcomes:sub(i, i)
+    letters[i] = refused[id] and letter ~= 'f' and 'b' or letter
+  end
+  outcomes = table.concat(letters)
+  redis.call('HINCRBY', k_stats, 'broken', take_broken())
+end
+return answer()

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: clock lists record sequence_name holding limits available consumer_name explain
+-- include: clock lists attempt record sequence_name holding limits available consumer_name explain
 -- args: id
 -- resend: yes
 -- What an explanation of a job is made of, at one moment.

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists record sequence_name limits out_until rate charge turn reconcile offer
+-- include: clock bell lists attempt record sequence_name limits out_until rate charge turn reconcile offer
 -- include: changes forget dead_job promote
 -- args: id
 -- resend: yes

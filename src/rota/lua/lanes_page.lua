@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: clock lists record sequence_name limits backlog figures available lane_rows walk
+-- include: clock lists attempt record sequence_name limits backlog figures available lane_rows walk
 -- args: cursor limit
 -- resend: yes
 -- A page of the queue's lanes: those with work first, then running, configured and paused ones,
@@ -27,7 +27,7 @@ local function delayed_lanes()
   local page = redis.call('ZRANGE', k_scheduled, first, first + limit - 1)
   local lanes, seen = {}, {}
   for _, member in ipairs(page) do
-    local _, header = read_head(member:sub(PLACE_WIDTH + 1))
+    local _, header = read_whole(member:sub(PLACE_WIDTH + 1))
     local lane = header and header.lane
     if lane and not seen[lane] then
       seen[lane] = true

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists record sequence_name delivery holding limits out_until rate charge turn
+-- include: clock bell lists attempt record sequence_name delivery holding limits out_until rate charge turn
 -- include: reconcile offer changes refund forget asked give_back bury cancel_held consumer_name jobs_held reap
 -- args: consumer limit
 -- resend: yes
@@ -9,7 +9,7 @@ local known = redis.call('ZSCORE', k_consumers, consumer)
 if known then
   mark_gone(consumer)
 end
-redis.call('HSET', k_consumer(consumer), '!spared', 1)
+attempt('HSET', k_consumer(consumer), '!spared', 1)
 local _, empty = reap_consumer(consumer, limit, false)
 -- What was asked to be cancelled has left its hands too, but is gone.
 local back = -(total_change.running or 0) - (total_change.cancelled or 0)

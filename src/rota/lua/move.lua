@@ -1,5 +1,5 @@
 #!lua
--- include: clock bell lists record sequence_name limits backlog out_until rate charge turn reconcile offer
+-- include: clock bell lists attempt record sequence_name limits backlog out_until rate charge turn reconcile offer
 -- include: changes header_text rewrite
 -- args: source target cursor limit
 -- resend: yes
@@ -9,14 +9,20 @@
 -- which the target's backlog limit leaves no room, and what cannot be read. A free sequence of up to
 -- 500 jobs goes in one call. A longer one goes head first; until its last job its rest is kept out by
 -- a block without end, which names the target: whoever moves the lane there again goes on with it.
+-- Of a lane whose keys are damaged nothing goes, and nothing into it; a broken sequence stays.
 -- cursor: 'waiting -inf ' at first, then the one of the reply before.
 -- Reply: cursor ('' at the end), moved, left (what waits and is delayed in `source` now)
 local SHORT = 500
 local reason = cjson.encode({ reason = 'moving to ' .. target })
 local literal = literal_of(target)
 local phase, after, token = cursor:match('^(%l+) (%S+) (.*)$') -- token: a sequence to go on with
+for _, lane in ipairs({ source, target }) do
+  for _, key in ipairs({ k_pending(lane), k_out(lane), k_delayed(lane) }) do
+    redis.call('ZCARD', key) -- refuses the call before anything is written
+  end
+end
 local room = backlogs_of({ target })[1]
-  - tonumber(redis.call('HGET', k_gwaiting, target) or 0)
+  - (tonumber(redis.call('HGET', k_gwaiting, target) or 0) or 0)
   - redis.call('ZCARD', k_delayed(target))
 local used, moved = 0, 0
 
@@ -81,9 +87,16 @@ local function is_shut(sequence)
     or redis.call('ZSCORE', k_blocked, 'h:' .. sequence)
 end
 
+local function is_broken(sequence)
+  return not attempt('ZCARD', k_sequence(sequence))
+end
+
 -- Says whether the sequence is to be gone on with.
 local function move_sequence(key)
   local sequence = sequence_of(source, key)
+  if is_broken(sequence) or is_broken(sequence_of(target, key)) then
+    return false
+  end
   local line, block = k_sequence(sequence), 's:' .. sequence
   if not is_begun(block) then
     local size = redis.call('ZCARD', line)
@@ -209,5 +222,5 @@ end
 count_total('moved', moved)
 write_changes()
 ring_bell()
-local left = tonumber(redis.call('HGET', k_gwaiting, source) or 0) + redis.call('ZCARD', k_delayed(source))
+local left = (tonumber(redis.call('HGET', k_gwaiting, source) or 0) or 0) + redis.call('ZCARD', k_delayed(source))
 return { phase and phase .. ' ' .. after .. ' ' .. token or '', moved, left }

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- include: clock bell lists record sequence_name limits out_until rate charge turn reconcile offer
+-- include: clock bell lists attempt record sequence_name limits out_until rate charge turn reconcile offer
 -- include: changes forget end_move
 -- args: lane limit total
 -- resend: yes
 -- Deletes a lane's waiting and delayed jobs, about `limit` a call; what is in flight goes on. `total`
--- counts them: purged or cancelled.
+-- counts them: purged or cancelled. What of it is damaged is passed over.
 -- Reply: more (1: call again), deleted
 local deleted = 0
 
@@ -24,7 +24,7 @@ end
 -- A head whose delay blocks its sequence takes the block with it.
 local function drop_sequence(key)
   local sequence = sequence_of(lane, key)
-  local ids = names_of(redis.call('ZPOPMIN', k_sequence(sequence), limit - deleted))
+  local ids = names_of(attempt('ZPOPMIN', k_sequence(sequence), limit - deleted) or {})
   local blocker = redis.call('HGET', k_why, 'h:' .. sequence)
   for _, id in ipairs(ids) do
     if id == blocker then
@@ -41,7 +41,7 @@ end
 
 -- Tokens stay in `pending` until `offer` finds their sequence empty.
 local unordered = {}
-for _, entry in ipairs(redis.call('ZRANGE', k_pending(lane), 0, limit - 1)) do
+for _, entry in ipairs(attempt('ZRANGE', k_pending(lane), 0, limit - 1) or {}) do
   if entry:byte(1) == 33 then
     if deleted < limit then
       drop_sequence(entry:sub(2))
@@ -55,7 +55,7 @@ count_waiting(lane, -#unordered)
 count_total('waiting', -#unordered)
 drop(unordered)
 
-for _, key in ipairs(redis.call('ZRANGE', k_out(lane), 0, limit - 1)) do
+for _, key in ipairs(attempt('ZRANGE', k_out(lane), 0, limit - 1) or {}) do
   if deleted < limit then
     drop_sequence(key)
   end
@@ -63,7 +63,7 @@ end
 
 local delayed, ids = {}, {}
 if deleted < limit then
-  delayed = redis.call('ZRANGE', k_delayed(lane), 0, limit - deleted - 1)
+  delayed = attempt('ZRANGE', k_delayed(lane), 0, limit - deleted - 1) or {}
   for i, member in ipairs(delayed) do
     ids[i] = member:sub(PLACE_WIDTH + 1)
   end

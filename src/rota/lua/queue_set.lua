@@ -1,13 +1,22 @@
 #!lua flags=allow-oom
--- include: clock bell lists sequence_name holding limits out_until rate charge turn reconcile offer
+-- include: clock bell lists attempt sequence_name holding limits out_until rate charge turn reconcile offer
 -- include: changes sweep
--- args: default_ceiling default_weight ceiling dead_max dead_age
+-- args: default_ceiling default_weight ceiling dead_max dead_age declared
 -- resend: yes
 -- Changes what holds for the whole queue, each: '' unchanged, '-' removed, else its value. Defaults
 -- reach waiting lanes in pages, carried on by any beat. ceiling: most permits of all lanes together.
 -- dead_max, dead_age (ms): how many dead jobs are kept, and how long.
--- Reply: 1
+-- declared: the default ceiling stands in code, which every process tells: it is set when it differs
+-- from what code said last, so that what was set since by hand stays until code says otherwise.
+-- Reply: 1, or 0 where code has said this before
 redis.call('HSETNX', k_config, 'schema', 1)
+if declared then
+  if redis.call('HGET', k_config, 'declared_ceiling') == default_ceiling then
+    return 0
+  end
+  redis.call('HSET', k_config, 'declared_ceiling', default_ceiling)
+end
+
 local function set(field, value)
   local before = redis.call('HGET', k_config, field)
   if value == '-' then

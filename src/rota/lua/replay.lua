@@ -1,28 +1,29 @@
 #!lua
--- include: clock bell lists record sequence_name limits out_until rate charge turn reconcile offer
+-- include: clock bell lists attempt record sequence_name limits out_until rate charge turn reconcile offer
 -- include: changes forget dead_job
 -- args: ids
 -- resend: yes
 -- Puts dead jobs back in their places, with their attempts and deaths forgiven. One that held its
 -- sequence runs before what waits behind it.
--- Reply: one word per id: ok · none (no such dead job) · unreadable (its lane cannot be told)
+-- Reply: one word per id: ok · none (no such dead job) · unreadable (its lane cannot be told, or is broken)
 local answers = {}
 for i, id in ipairs(ids) do
-  local prefix, header = read_head(id)
+  local prefix, header = read_whole(id)
+  local lane, key, home
+  if prefix then
+    lane, key = home_of(header)
+    home = key and k_sequence(sequence_of(lane, key)) or k_pending(lane)
+  end
   if not redis.call('ZSCORE', k_dead, id) then
     answers[i] = 'none'
-  elseif not header or not header.lane or not prefix then
+  elseif not home or not attempt('ZADD', home, string.format('%.0f', prefix.place), id) then
     answers[i] = 'unreadable'
   else
-    local lane, key = home_of(header)
-    local score = string.format('%.0f', prefix.place)
     redis.call('ZREM', k_dead, id)
     if key then
-      redis.call('ZADD', k_sequence(sequence_of(lane, key)), score, id)
       touch_sequence(lane, key)
       free_sequence(id, header)
     else
-      redis.call('ZADD', k_pending(lane), score, id)
       touch_lane(lane)
     end
     redis.call('HDEL', k_attempts, id)

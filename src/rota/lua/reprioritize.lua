@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists record sequence_name limits out_until rate charge turn reconcile offer changes
+-- include: clock bell lists attempt record sequence_name limits out_until rate charge turn reconcile offer changes
 -- include: header_text rewrite
 -- args: lane priority cursor limit
 -- resend: yes

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists record sequence_name delivery holding limits out_until rate charge turn
+-- include: clock bell lists attempt record sequence_name delivery holding limits out_until rate charge turn
 -- include: reconcile offer changes refund figures ran forget asked give_back bury cancel_held complete
 -- args: consumer entries
 -- resend: yes

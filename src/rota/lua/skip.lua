@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists record sequence_name limits out_until rate charge turn reconcile offer changes end_move
+-- include: clock bell lists attempt record sequence_name limits out_until rate charge turn reconcile offer changes end_move
 -- args: lane key id by
 -- resend: yes
 -- A sequence goes on past the job that stops it: the hold of a dead job ends, and that stays dead; a head

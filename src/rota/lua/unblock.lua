@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists sequence_name limits out_until rate charge turn reconcile
+-- include: clock bell lists attempt sequence_name limits out_until rate charge turn reconcile
 -- args: lane
 -- resend: yes
 -- Ends a lane's block before its time.

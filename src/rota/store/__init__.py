@@ -9,10 +9,17 @@ bulk.py         many jobs at once, by lane
 from rota.keys import Keys
 from rota.store.bulk import Bulk
 from rota.store.claiming import Claiming
-from rota.store.enqueueing import Enqueueing, OnFull, check_on_full, chunks, next_chunk
+from rota.store.enqueueing import (
+    Enqueueing,
+    OnFull,
+    check_on_full,
+    chunks,
+    next_chunk,
+    refusal,
+)
 from rota.store.limits import Limits
 
-__all__ = ["OnFull", "Store", "check_on_full", "chunks", "next_chunk"]
+__all__ = ["OnFull", "Store", "check_on_full", "chunks", "next_chunk", "refusal"]
 
 
 class Store(Enqueueing, Claiming, Limits, Bulk):

@@ -32,12 +32,15 @@ class Bulk:
         return (yield from self._empty(lane, "purged"))
 
     def purge_queue(self) -> Operation[int]:
-        """Deletes what waits in every lane; lanes that get work meanwhile may keep it."""
+        """Deletes what waits and what is delayed in the whole queue, in pages.
+
+        What was there at the beginning goes; jobs enqueued meanwhile may go or stay.
+        """
         total, cursor = 0, ""
         while True:
-            cursor, lanes = yield from scripts.lanes_page(self.keys, cursor=cursor, limit=PAGE)
+            cursor, lanes = yield from scripts.purge_page(self.keys, cursor=cursor, limit=PAGE)
             for lane in lanes:
-                total += yield from self.purge(lane.name)
+                total += yield from self.purge(lane)
             if not cursor:
                 return total
 

@@ -10,6 +10,7 @@ from rota.config import Durable
 from rota.errors import (
     BatchInterrupted,
     ConfigError,
+    LaneBroken,
     LaneFull,
     NotDurable,
     RotaError,
@@ -31,7 +32,13 @@ LARGE_BYTES = 2048
 FULL_PAUSE_S = 0.25
 
 _NOTHING_WRITTEN = (ConfigError, ServerTooOld)
-_OUTCOMES: dict[str, Outcome] = {"c": "created", "d": "duplicate", "f": "lane_full"}
+_OUTCOMES: dict[str, Outcome] = {
+    "c": "created",
+    "d": "duplicate",
+    "f": "lane_full",
+    "b": "lane_broken",
+}
+_STORED = ("created", "duplicate")
 
 
 def chunks(specs: Iterable[JobSpec]) -> Iterator[list[JobSpec]]:
@@ -143,18 +150,20 @@ class Enqueueing:
             (status, text), confirmed = yield from _confirmed(call, durable)
         if status == "full":
             raise LaneFull(text)
+        if status == "broken":
+            raise LaneBroken(text)
         outcomes = [
             Enqueued(spec.id, _OUTCOMES[letter]) for spec, letter in zip(specs, text, strict=True)
         ]
-        if durable is not None and any(done.outcome != "lane_full" for done in outcomes):
+        if durable is not None and any(done.outcome in _STORED for done in outcomes):
             _check_confirmed(durable, confirmed, outcomes)
         return outcomes
 
     def enqueue_one(self, spec: JobSpec, *, durable: Durable | None = None) -> Operation[Enqueued]:
-        """Stores one job; raises LaneFull where its lane's backlog limit refuses it."""
+        """Stores one job; raises LaneFull and LaneBroken where its lane refuses it."""
         (done,) = yield from self.enqueue([spec], durable=durable)
-        if done.outcome == "lane_full":
-            raise LaneFull(spec.lane)
+        if error := refusal(spec, done):
+            raise error
         return done
 
     def enqueue_many(
@@ -166,19 +175,23 @@ class Enqueueing:
         atomic: bool = False,
         durable: Durable | None = None,
     ) -> Operation[list[Enqueued]]:
-        """Stores any number of jobs, in calls of bounded size."""
+        """Stores any number of jobs, in calls of bounded size.
+
+        LaneBroken is raised when all of them have been sent: it concerns one lane's alone.
+        """
         check_on_full(on_full)
         if atomic:
             return (yield from self._enqueue_atomic(list(specs), durable))
         outcomes: list[Enqueued] = []
+        broken: str | None = None
         parts = chunks(specs)
         while chunk := next_chunk(parts, outcomes, first=not outcomes):
             try:
-                outcomes += yield from self._enqueue_chunk(
+                part = yield from self._enqueue_chunk(
                     chunk, on_full=on_full, wait=wait, durable=durable
                 )
-            except LaneFull:
-                raise
+            except LaneFull as error:
+                raise LaneFull(error.lane, outcomes + error.outcomes) from error
             except NotDurable as error:
                 raise NotDurable(str(error), outcomes + error.outcomes) from error
             except Exception as error:
@@ -186,6 +199,10 @@ class Enqueueing:
                 if not outcomes and certain and isinstance(error, RotaError):
                     raise
                 raise BatchInterrupted(outcomes, chunk, _cause(error)) from error
+            outcomes += part
+            broken = broken or _first_broken(chunk, part)
+        if broken is not None:
+            raise LaneBroken(broken, outcomes)
         return outcomes
 
     def enqueue_part(
@@ -213,7 +230,7 @@ class Enqueueing:
         outcomes = yield from self.enqueue(chunk, durable=durable)
         full = [i for i, done in enumerate(outcomes) if done.outcome == "lane_full"]
         if full and on_full == "raise":
-            raise LaneFull(chunk[full[0]].lane)
+            raise LaneFull(chunk[full[0]].lane, outcomes)
         pauses = int(wait / FULL_PAUSE_S) if on_full == "wait" else 0
         while full and pauses > 0:
             yield Wait(FULL_PAUSE_S)
@@ -242,6 +259,21 @@ class Enqueueing:
         if not specs:
             return []
         return (yield from self.enqueue(specs, atomic=True, durable=durable))
+
+
+def refusal(spec: JobSpec, done: Enqueued) -> RotaError | None:
+    """What a single job's caller is told where its lane refused it."""
+    if done.outcome == "lane_full":
+        return LaneFull(spec.lane)
+    return LaneBroken(spec.lane) if done.outcome == "lane_broken" else None
+
+
+def _first_broken(specs: Sequence[JobSpec], outcomes: Sequence[Enqueued]) -> str | None:
+    """The first lane that is broken."""
+    for i, done in enumerate(outcomes):
+        if done.outcome == "lane_broken":
+            return specs[i].lane
+    return None
 
 
 def check_on_full(on_full: object) -> None:

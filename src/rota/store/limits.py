@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
@@ -85,8 +86,24 @@ class Limits:
             ceiling=setting(ceiling, config.ceiling),
             dead_max=setting(dead_max, config.dead_max),
             dead_age=setting(dead_age, config.dead_age),
+            declared=False,
         )
         yield from self._sweep()
+
+    def declare_ceiling(self, ceiling: int) -> Operation[None]:
+        """Sets the default ceiling that stands in code, unless code has said the same before: then
+        what was set since stays."""
+        is_new = yield from scripts.queue_set(
+            self.keys,
+            default_ceiling=setting(ceiling, config.ceiling),
+            default_weight="",
+            ceiling="",
+            dead_max="",
+            dead_age="",
+            declared=True,
+        )
+        if is_new:
+            yield from self._sweep()
 
     def _sweep(self) -> Operation[None]:
         for _ in range(SWEEP_PAGES):
@@ -125,12 +142,16 @@ class Limits:
     def set_lanes(self, given: Mapping[str, Mapping[str, Any]]) -> Operation[None]:
         """Changes many lanes, lane → the keywords of `Lane.set`; all are checked first.
 
-        ConfigError where there is no template of a name; the other lanes are changed.
+        ConfigError where there is no template of a name; nothing is changed then. One dropped
+        while lanes are changed is a ConfigError too; then only its own are not changed.
         """
         changes = {
             names.lane_name(lane): _change_of(lane, settings)
             for lane, settings in _mapping(given, "set_lanes").items()
         }
+        wanted = {change.template for change in changes.values()} - {"", "-"}
+        if wanted:
+            _check_templates(wanted - (yield from scripts.templates(self.keys)).keys())
         calls = [self._lane_set(lane, change) for lane, change in changes.items()]
         done: list[int] = []
         for start in range(0, len(calls), PAGE):
@@ -159,9 +180,12 @@ def _change_of(lane: object, given: object) -> Change:
 
 
 def _check_known(changes: Iterable[Change], done: Iterable[int]) -> None:
-    unknown = sorted({change.template for change, ok in zip(changes, done, strict=True) if not ok})
+    _check_templates({change.template for change, ok in zip(changes, done, strict=True) if not ok})
+
+
+def _check_templates(unknown: AbstractSet[str]) -> None:
     if unknown:
-        raise ConfigError(f"template: expected one that was set, given {shown(unknown[0])}")
+        raise ConfigError(f"template: expected one that was set, given {shown(min(unknown))}")
 
 
 def _why(reason: str | None, by: str | None) -> str:

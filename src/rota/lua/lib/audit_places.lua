@@ -10,17 +10,6 @@ local function exists(key)
   return some[key]
 end
 
--- Prefix and header of a record from which the job's place can be told; nil where it cannot.
-local function read_whole(id)
-  local prefix, header = read_head(id)
-  if not prefix or not header or type(header.lane) ~= 'string' or header.lane == '' then
-    return nil, nil
-  elseif header.key ~= nil and type(header.key) ~= 'string' then
-    return nil, nil
-  end
-  return prefix, header
-end
-
 local function is_dead(id)
   return exists(k_dead) and redis.call('ZSCORE', k_dead, id)
 end

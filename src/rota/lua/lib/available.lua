@@ -1,7 +1,12 @@
+local function first_in(key)
+  local found = attempt('ZRANGE', key, 0, 0)
+  return found and found[1]
+end
+
 -- Since when (Unix ms) an entry's first job has been available; math.huge: there is none.
 local function available_since(entry, lane)
   if entry and entry:byte(1) == 33 then
-    entry = redis.call('ZRANGE', k_sequence(sequence_of(lane, entry:sub(2))), 0, 0)[1]
+    entry = first_in(k_sequence(sequence_of(lane, entry:sub(2))))
   end
   local prefix = entry and read_prefix(entry)
   return prefix and prefix.available or math.huge

@@ -45,12 +45,11 @@ local function write_counts(key, changes)
   if n == 0 then
     return lanes, lanes
   end
-  local counts = fetch_all('HMGET', key, lanes)
+  local counts = read_counts(fetch_all('HMGET', key, lanes), n)
   local set, values, gone = {}, {}, {}
   for i = 1, n do
-    local lane, count = lanes[i], (counts[i] or 0) + 0
-    local new = count + changes[lane]
-    counts[i] = count
+    local lane = lanes[i]
+    local new = counts[i] + changes[lane]
     if new > 0 then
       set[#set + 1] = lane
       values[#set] = new
@@ -64,6 +63,7 @@ local function write_counts(key, changes)
 end
 
 local function write_totals()
+  count_total('broken', take_broken())
   for name, n in pairs(total_change) do
     if n ~= 0 then
       redis.call('HINCRBY', k_stats, name, n)

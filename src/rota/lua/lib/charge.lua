@@ -15,17 +15,17 @@ local function costs_are_declared()
   return some_costs
 end
 
--- The charge, and the task whose time it is.
+-- The charge, and the task whose time it is. What cannot be read is charged the usual 1.
 local function cost_of(id)
-  local text = some_costs and redis.call('HGET', k_costs, id)
+  local text = some_costs and attempt('HGET', k_costs, id)
   if not text then
     return 1
   end
   local task = text:match('^t[^,]*,(.*)$')
   if task then
-    return tonumber(redis.call('HGET', k_durations, task) or 1), task
+    return tonumber(attempt('HGET', k_durations, task) or nil) or 1, task
   end
-  return tonumber(text)
+  return tonumber(text) or 1
 end
 
 -- What the jobs from number `first` on cost, each; a cost that goes by the time is noted as charged.
@@ -34,7 +34,7 @@ local function charge(ids, first)
   for i = first, #ids do
     local cost, task = cost_of(ids[i])
     if task then
-      redis.call('HSET', k_costs, ids[i], 't' .. number_text(cost) .. ',' .. task)
+      attempt('HSET', k_costs, ids[i], 't' .. number_text(cost) .. ',' .. task)
     end
     costs[#costs + 1] = cost
   end
@@ -44,9 +44,11 @@ end
 -- What the lane's next job will be charged: how far behind the rotation a lane joins that has no
 -- tag of its own.
 local function next_cost(lane)
-  local entry = redis.call('ZRANGE', k_pending(lane), 0, 0)[1]
+  local first = attempt('ZRANGE', k_pending(lane), 0, 0)
+  local entry = first and first[1]
   if entry and entry:byte(1) == 33 then
-    entry = redis.call('ZRANGE', k_sequence(sequence_of(lane, entry:sub(2))), 0, 0)[1]
+    first = attempt('ZRANGE', k_sequence(sequence_of(lane, entry:sub(2))), 0, 0)
+    entry = first and first[1]
   end
   return (entry and cost_of(entry)) or 1
 end

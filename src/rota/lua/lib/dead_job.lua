@@ -27,8 +27,8 @@ local function discard_dead(id)
   if redis.call('ZREM', k_dead, id) == 0 then
     return false
   end
-  local _, header = read_head(id)
-  if header and header.lane then
+  local _, header = read_whole(id)
+  if header then
     free_sequence(id, header)
   end
   forget({ id })

@@ -2,15 +2,19 @@
 --   '<delivery>,<score>,<mark>,<bytes of lane>:<lane>[:<key>]'
 -- mark: '-' runs by rule (an unordered job, or the first of a sequence, counts as started);
 -- 'u' must not be run before its start was accepted (it has a death behind it).
--- Fields of the consumer's own begin with '!', which no job id does.
+-- One that cannot be read is nil. Fields of the consumer's own begin with '!', which no job id does.
 local function delivery_text(delivery, score, mark, home)
   return delivery .. ',' .. score .. ',' .. mark .. ',' .. home
 end
 
 local function read_delivery(text)
   local delivery, score, mark, place = text:match('^(%d+),([^,]+),(.),(.*)$')
-  local colon = place:find(':', 1, true)
-  local lane_end = colon + tonumber(place:sub(1, colon - 1))
+  local colon = place and place:find(':', 1, true)
+  local size = colon and tonumber(place:sub(1, colon - 1))
+  if not size or not tonumber(score) then
+    return nil
+  end
+  local lane_end = colon + size
   local held = {
     delivery = delivery,
     score = score,

@@ -15,16 +15,22 @@ local function fair_share(lane, left)
   return math.max(1, math.min(share, rooms[lane], credits and credits[lane] or math.huge))
 end
 
--- Pops `count` entries of a lane. One whose keys are damaged is left out of the ring and counted, so
--- that it harms no other.
+-- The first `count` of a lane's entries or of a sequence's jobs, with their scores. What others have
+-- lost by then stands nowhere yet: until it is recorded, a damaged key must not end the script.
+local function pop(key, count)
+  local popped = redis.pcall('ZPOPMIN', key, count)
+  if popped.err then
+    note_broken()
+    return {}
+  end
+  return popped
+end
+
+-- Pops `count` entries of a lane; one that has fewer, or is broken, leaves the ring.
 local function pop_entries(lane, count)
   local key = k_pending(names[lane])
   pending_keys[lane] = key
-  local popped = redis.pcall('ZPOPMIN', key, count)
-  if popped.err then
-    count_total('broken', 1)
-    popped = {}
-  end
+  local popped = pop(key, count)
   if #popped < 2 * count then
     dry[lane] = true
   end
@@ -63,10 +69,11 @@ local function put_back_excess()
   end
 end
 
--- Takes up to `most` jobs of a sequence's head, whose token was popped; says how many there were.
+-- Takes up to `most` jobs of a sequence's head, whose token was popped; says how many there were. A
+-- sequence that is broken has none, and its token is gone.
 local function open_token(lane, token, most, entry)
   local key = token:sub(2)
-  local jobs = redis.call('ZPOPMIN', k_sequence(sequence_of(names[lane], key)), most)
+  local jobs = pop(k_sequence(sequence_of(names[lane], key)), most)
   for i = 1, #jobs, 2 do
     job_count = job_count + 1
     ids[job_count], scores[job_count] = jobs[i], jobs[i + 1]
@@ -97,7 +104,7 @@ end
 local function trim_to_bytes(lane, entry, jobs)
   local before = job_count - jobs
   for i = 1, jobs do
-    local size = redis.call('STRLEN', k_job(ids[before + i]))
+    local size = attempt('STRLEN', k_job(ids[before + i])) or 0
     if bytes > 0 and bytes + size > BYTES_MAX then
       return_jobs(lane, entry, before + i)
       return i - 1

@@ -1,12 +1,13 @@
 -- Returns a job to its place, uncounted. `pause` (ms) > 0 keeps an unordered job in `scheduled`
--- and blocks a sequence as a whole: its head keeps its place, nothing overtakes it.
+-- and blocks a sequence as a whole: its head keeps its place, nothing overtakes it. A job that a broken
+-- sequence cannot take has its record only, as all that was in it.
 local function schedule(id, lane, place, due)
   local first = redis.call('ZRANGE', k_scheduled, 0, 0, 'WITHSCORES')[2]
   if not first or due < tonumber(first) then
     wake_timers()
   end
   redis.call('ZADD', k_scheduled, due, place .. id)
-  redis.call('ZADD', k_delayed(lane), due, place .. id)
+  attempt('ZADD', k_delayed(lane), due, place .. id)
 end
 
 local function block_until(member, till, why)
@@ -15,7 +16,7 @@ local function block_until(member, till, why)
 end
 
 local function return_to_sequence(id, held)
-  redis.call('ZADD', k_sequence(held.sequence), held.score, id)
+  attempt('ZADD', k_sequence(held.sequence), held.score, id)
   count_waiting(held.lane, 1)
   count_total('waiting', 1)
   count_total('running', -1)
@@ -39,11 +40,12 @@ local function leave_holding(consumer, id, held, also_later)
   end
   for _, job in ipairs(later) do
     local text = redis.call('HGET', k_consumer(consumer), job)
-    if text and is_asked(job) then
+    local taken = text and read_delivery(text)
+    if taken and is_asked(job) then
       drop(consumer, job)
-    elseif text then
+    elseif taken then
       redis.call('HDEL', k_consumer(consumer), job)
-      return_to_sequence(job, read_delivery(text))
+      return_to_sequence(job, taken)
       back = back + 1
     end
   end
@@ -89,10 +91,9 @@ local function give_back(consumer, id, held, pause)
   end
   count_permits(held.lane, -1)
   count_total('running', -1)
-  if pause > 0 then
-    schedule(id, held.lane, place_text(held.score), now + pause)
+  if pause > 0 or not attempt('ZADD', k_pending(held.lane), held.score, id) then
+    schedule(id, held.lane, place_text(held.score), now + (pause > 0 and pause or LATER))
   else
-    redis.call('ZADD', k_pending(held.lane), held.score, id)
     count_waiting(held.lane, 1)
     count_total('waiting', 1)
     touch_lane(held.lane)

@@ -6,7 +6,7 @@
 --   may be claimed next, as far as the lane itself goes; 0 nothing), then of the last full minute
 --   and the running one: jobs served, how long these had waited (ms), what they were charged
 -- Limits are those that hold: the lane's own, else its template's, else the queue's. Asks once for
--- all lanes what can be asked once.
+-- all lanes what can be asked once. What of a lane is damaged is told as none.
 local function ask(command, key, before, lanes)
   if redis.call('EXISTS', key) == 0 then
     return {}
@@ -34,11 +34,11 @@ end
 
 -- Since when the lane's next entry has been available, and the next of its sequences that are out.
 local function next_since(lane)
-  return available_since(redis.call('ZRANGE', k_pending(lane), 0, 0)[1], lane)
+  return available_since(first_in(k_pending(lane)), lane)
 end
 
 local function out_since(lane)
-  local key = redis.call('ZRANGE', k_out(lane), 0, 0)[1]
+  local key = first_in(k_out(lane))
   return available_since(key and '!' .. key, lane)
 end
 
@@ -78,9 +78,9 @@ local function lane_rows(lanes)
     end
     rows[i] = {
       lane,
-      tonumber(waiting[i] or 0),
-      some_delayed and redis.call('ZCARD', k_delayed(lane)) or 0,
-      tonumber(active[i] or 0),
+      tonumber(waiting[i] or 0) or 0,
+      some_delayed and attempt('ZCARD', k_delayed(lane)) or 0,
+      tonumber(active[i] or 0) or 0,
       ceilings[i] == math.huge and '' or ceilings[i],
       number_text(weights[i]),
       paused[i] or 0,
@@ -90,7 +90,7 @@ local function lane_rows(lanes)
       backlogs[i] == math.huge and '' or backlogs[i],
       notes[i] or '',
       tonumber(ends[i] or 0),
-      rates[i] or '',
+      rate_from(rates[i]) and rates[i] or '',
       templates[i] or '',
       tonumber(rated[i] or 0),
       or_0(following),

@@ -7,12 +7,13 @@ local had_costs = defaults[4] and true or false
 local some_limits = redis.call('EXISTS', k_glimit, k_gweight, k_grate, k_gtemplate) > 0
 local known_templates = {}
 
--- A template's settings, as texts; one that is unknown has none.
+-- A template's settings, as texts; one that is unknown, or cannot be read, has none.
 local function template_of(name)
   local known = known_templates[name]
   if not known then
     local text = redis.call('HGET', k_templates, name)
-    known = text and cjson.decode(text) or {}
+    local readable, settings = pcall(cjson.decode, text or '{}')
+    known = readable and type(settings) == 'table' and settings or {}
     known_templates[name] = known
   end
   return known
@@ -51,14 +52,15 @@ local function weight_of(lane)
   return weights_of({ lane })[1]
 end
 
--- A rate is stored as '<ms a job>,<burst>,<n>,<per s>'; the last two are for people. tolerance: how far ahead of the time its jobs may run;
--- within a millisecond, the clock's grain, always as many as fit into it.
+-- A rate is stored as '<ms a job>,<burst>,<n>,<per s>'; the last two are for people. One that cannot be read
+-- is none. tolerance: how far ahead of the time its jobs may run; within a millisecond, the clock's grain,
+-- always as many as fit into it.
 local function rate_from(text)
-  if not text then
+  local interval, burst = tostring(text or ''):match('^([^,]+),([^,]+)')
+  interval, burst = tonumber(interval), tonumber(burst)
+  if not interval or not burst then
     return false
   end
-  local interval, burst = text:match('^([^,]+),([^,]+)')
-  interval, burst = tonumber(interval), tonumber(burst)
   return { interval = interval, burst = burst, tolerance = math.max((burst - 1) * interval, 1 - interval) }
 end
 

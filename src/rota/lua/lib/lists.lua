@@ -37,6 +37,23 @@ local function call_pairs(command, key, firsts, seconds)
   end
 end
 
+local function add_nothing(texts, count)
+  for i = 1, count do
+    local text = texts[i]
+    texts[i] = text and text + 0 or 0
+  end
+end
+
+-- Counts as numbers, in place; one that is absent, or cannot be read, is none.
+local function read_counts(texts, count)
+  if not pcall(add_nothing, texts, count) then -- to ask `tonumber` each time costs more
+    for i = 1, count do
+      texts[i] = tonumber(texts[i] or nil) or 0
+    end
+  end
+  return texts
+end
+
 -- HMGET of a hash that most queues do not have: where it is absent, nothing more is asked.
 local absent = {}
 

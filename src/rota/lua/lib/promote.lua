@@ -1,13 +1,11 @@
 -- Brings back what has fallen due, at most `limit` of each kind: delayed jobs; blocks, pauses with
--- an end, lanes whose rate gives their next job. A job available for the first time gets its place now, in due order, then in
--- enqueue order; one that was available before returns to the place it had.
-local function place_due(id, prefix, header, number)
+-- an end, lanes whose rate gives their next job. A job available for the first time gets its place now,
+-- in due order, then in enqueue order; one that was available before returns to the place it had.
+local function place_due(prefix, header, number)
   if prefix.available > 0 then
     return prefix.place
   end
-  local place = number - (header.priority or 0) * PRIORITY_STEP
-  redis.call('SETRANGE', k_job(id), 0, record_prefix(place, now, prefix.enqueued))
-  return place
+  return number - (tonumber(header.priority or 0) or 0) * PRIORITY_STEP
 end
 
 -- A record that cannot be read, or has gone, is kept among the dead rather than nowhere.
@@ -20,48 +18,78 @@ local function bury_unreadable(id)
   count_total('buried', 1)
 end
 
-local function list_of(lists, name)
-  local list = lists[name]
-  if not list then
-    list = {}
-    lists[name] = list
+-- Jobs that fell due and have one home, a lane's `pending` or a sequence: what goes into it, and per
+-- job its id, its member of `scheduled`, its new prefix, nil where it keeps the old one.
+local function group_of(groups, home, lane, key)
+  local group = groups[home]
+  if not group then
+    group = { home = home, lane = lane, key = key, entries = {}, ids = {}, members = {}, prefixes = {} }
+    groups[home] = group
+    groups[#groups + 1] = group
   end
-  return list
+  return group
 end
 
+local function add_due(group, id, member, prefix, place)
+  local n = #group.ids + 1
+  group.ids[n], group.members[n] = id, member
+  group.entries[2 * n - 1], group.entries[2 * n] = string.format('%.0f', place), id
+  if prefix.available == 0 then
+    group.prefixes[n] = record_prefix(place, now, prefix.enqueued)
+  end
+end
+
+-- They fall due again a little later: their lane or sequence is broken.
+local function put_off(group)
+  local dues = {}
+  for i = 1, #group.members do
+    dues[i] = now + LATER
+  end
+  call_pairs('ZADD', k_scheduled, dues, group.members)
+  for _, member in ipairs(group.members) do
+    attempt('ZADD', k_delayed(group.lane), 'XX', now + LATER, member)
+  end
+end
+
+local function bring_in(group)
+  if not attempt('ZADD', group.home, unpack(group.entries)) then
+    put_off(group)
+    return
+  end
+  for i, id in ipairs(group.ids) do
+    if group.prefixes[i] then
+      redis.call('SETRANGE', k_job(id), 0, group.prefixes[i])
+    end
+  end
+  attempt('ZREM', k_delayed(group.lane), unpack(group.members))
+  if group.key then
+    touch_sequence(group.lane, group.key)
+  else
+    touch_lane(group.lane)
+  end
+  count_waiting(group.lane, #group.ids)
+  count_total('waiting', #group.ids)
+end
+
+-- members: 100 at the most.
 local function promote_jobs(members)
   local number = redis.call('INCRBY', k_seq, #members) - #members
-  local leaving, entries = {}, {}
+  local groups = {}
   for i, member in ipairs(members) do
     local id = member:sub(PLACE_WIDTH + 1)
-    local prefix, header = read_head(id)
-    if not header or not header.lane then
-      bury_unreadable(id)
-    else
+    local prefix, header = read_whole(id)
+    if prefix then
       local lane = header.lane
-      local score = string.format('%.0f', place_due(id, prefix, header, number + i))
-      local delayed = list_of(leaving, lane)
-      delayed[#delayed + 1] = member
       local key = is_ordered(lane) and '' or header.key
-      if key then
-        redis.call('ZADD', k_sequence(sequence_of(lane, key)), score, id)
-        touch_sequence(lane, key)
-      else
-        local pending = list_of(entries, lane)
-        pending[#pending + 1] = score
-        pending[#pending + 1] = id
-        touch_lane(lane)
-      end
-      count_waiting(lane, 1)
-      count_total('waiting', 1)
+      local home = key and k_sequence(sequence_of(lane, key)) or k_pending(lane)
+      add_due(group_of(groups, home, lane, key), id, member, prefix, place_due(prefix, header, number + i))
+    else
+      bury_unreadable(id)
     end
   end
   call_all('ZREM', k_scheduled, members)
-  for lane, delayed in pairs(leaving) do
-    call_all('ZREM', k_delayed(lane), delayed)
-  end
-  for lane, pending in pairs(entries) do
-    call_all('ZADD', k_pending(lane), pending)
+  for _, group in ipairs(groups) do
+    bring_in(group)
   end
 end
 
@@ -77,7 +105,7 @@ local function end_block(member)
     touch_lane(name)
   elseif kind == 'l:' or kind == 'r:' then
     touch_lane(name)
-  else
+  elseif split_sequence(name) then
     touch_sequence(split_sequence(name))
   end
 end

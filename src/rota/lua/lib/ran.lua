@@ -13,16 +13,17 @@ end
 local function charge_time(lane, id, seconds)
   local text = redis.call('HGET', k_costs, id)
   local charged, task = (text or ''):match('^t([^,]+),(.*)$')
+  charged = tonumber(charged)
   if not charged then
     return
   end
   seconds = math.max(seconds, SHORTEST)
-  local rest = seconds - tonumber(charged)
+  local rest = seconds - charged
   add_figures({ '', lane }, { 0, 0 }, { 0, 0 }, { rest, rest })
   local by = rest / weight_of(lane)
   if not (move_tag(k_ring, lane, by) or move_tag(k_owed, lane, by)) and by > 0 then
     redis.call('ZADD', k_owed, number_text(rotation() + by), lane)
   end
-  local mean = tonumber(redis.call('HGET', k_durations, task) or seconds)
+  local mean = tonumber(redis.call('HGET', k_durations, task) or nil) or seconds
   redis.call('HSET', k_durations, task, number_text(mean + (seconds - mean) / 8))
 end

@@ -1,6 +1,7 @@
 -- Takes back what a consumer holds, in pages; it must be marked (deadline -inf) before. With
 -- `blame`, a job that had started counts a death; at the third it is buried. One that was asked to be
--- cancelled is gone.
+-- cancelled is gone. What is held in words that cannot be read leaves its hands too: its record is what
+-- tells its place.
 local DEATHS_MAX = 3
 
 local function mark_gone(consumer)
@@ -34,12 +35,19 @@ local function take_back_sequence(consumer, held, blame)
   local first, back = holding and holding.jobs[1], 0
   for _, id in ipairs(holding and holding.jobs or {}) do
     local text = redis.call('HGET', k_consumer(consumer), id)
-    if text then
+    local taken = text and read_delivery(text)
+    if taken then
       refund_rate(held.lane, id == first and 0 or 1)
-      back = back + take_back(consumer, id, read_delivery(text), blame and id == first)
+      back = back + take_back(consumer, id, taken, blame and id == first)
     end
   end
   return back
+end
+
+local function let_go(consumer, id)
+  redis.call('HDEL', k_consumer(consumer), id)
+  count_total('running', -1)
+  note_broken()
 end
 
 -- Takes back about `limit` jobs; says how many, and whether the consumer holds none any more.
@@ -54,10 +62,13 @@ local function reap_page(consumer, limit, blame)
       local text = id:byte(1) ~= 33 and back < limit and redis.call('HGET', hash, id)
       if text then
         local held = read_delivery(text)
-        if held.sequence then
+        if not held then
+          let_go(consumer, id)
+          back = back + 1
+        elseif held.sequence then
           back = back + take_back_sequence(consumer, held, blame)
         end
-        if redis.call('HEXISTS', hash, id) == 1 then
+        if held and redis.call('HEXISTS', hash, id) == 1 then
           back = back + take_back(consumer, id, held, blame)
         end
       end
@@ -66,13 +77,22 @@ local function reap_page(consumer, limit, blame)
   return back, jobs_held(consumer) == 0
 end
 
--- The consumer's entry and hash go with its last job.
+local function forget_consumer(consumer)
+  redis.call('ZREM', k_consumers, consumer)
+  redis.call('HDEL', k_orders, consumer)
+end
+
+-- The consumer's entry and hash go with its last job. Of a hash that is damaged nothing can be taken: the
+-- entry goes, so that nobody looks at it again.
 local function reap_consumer(consumer, limit, blame)
+  if not attempt('HLEN', k_consumer(consumer)) then
+    forget_consumer(consumer)
+    return 0, true
+  end
   local back, empty = reap_page(consumer, limit, blame)
   if empty then
     redis.call('DEL', k_consumer(consumer))
-    redis.call('ZREM', k_consumers, consumer)
-    redis.call('HDEL', k_orders, consumer)
+    forget_consumer(consumer)
   end
   return back, empty
 end

@@ -27,9 +27,9 @@ local function are_open(lanes)
   local blocked = fetch_all('ZMSCORE', k_blocked, members)
   local waits = have_limits() and fetch_all('ZMSCORE', k_blocked, out_of_rate) or {}
   local ceilings = ceilings_of(lanes)
-  local active = fetch_all('HMGET', k_gactive, lanes)
+  local active = read_counts(fetch_all('HMGET', k_gactive, lanes), #lanes)
   for i = 1, #lanes do
-    open[i] = paused[i] == 0 and not blocked[i] and not waits[i] and tonumber(active[i] or 0) < ceilings[i]
+    open[i] = paused[i] == 0 and not blocked[i] and not waits[i] and active[i] < ceilings[i]
   end
   if have_limits() then
     close_without_credit(lanes, open)

@@ -32,15 +32,21 @@ local function parse_prefix(text)
   return nil
 end
 
+-- The record's first bytes; none where its key is damaged.
+local function first_bytes(id, count)
+  local text = redis.pcall('GETRANGE', k_job(id), 0, count - 1)
+  return type(text) == 'string' and text or ''
+end
+
 local function read_prefix(id)
-  return parse_prefix(redis.call('GETRANGE', k_job(id), 0, PREFIX_WIDTH - 1))
+  return parse_prefix(first_bytes(id, PREFIX_WIDTH))
 end
 
 -- Prefix and header; nil where the record is missing, or either cannot be read.
 local function read_head(id)
-  local text = redis.call('GETRANGE', k_job(id), 0, HEAD_USUAL - 1)
+  local text = first_bytes(id, HEAD_USUAL)
   if #text == HEAD_USUAL and not text:find('\n', PREFIX_WIDTH + 1, true) then
-    text = redis.call('GETRANGE', k_job(id), 0, HEAD_MAX)
+    text = first_bytes(id, HEAD_MAX)
   end
   local stop = text:find('\n', PREFIX_WIDTH + 1, true)
   if not stop then
@@ -51,4 +57,15 @@ local function read_head(id)
     return parse_prefix(text), header
   end
   return parse_prefix(text), nil
+end
+
+-- Prefix and header of a record from which the job's place can be told; nil where it cannot.
+local function read_whole(id)
+  local prefix, header = read_head(id)
+  if not prefix or not header or type(header.lane) ~= 'string' or header.lane == '' then
+    return nil, nil
+  elseif header.key ~= nil and type(header.key) ~= 'string' then
+    return nil, nil
+  end
+  return prefix, header
 end

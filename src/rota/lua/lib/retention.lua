@@ -17,8 +17,8 @@ local function prune_dead(limit)
   end
   local page = redis.call('ZRANGE', k_dead, passed, math.min(many, passed + limit) - 1)
   for _, id in ipairs(page) do
-    local _, header = read_head(id)
-    if header and header.lane and holds_sequence(id, header) then
+    local _, header = read_whole(id)
+    if header and holds_sequence(id, header) then
       passed = passed + 1
     else
       discard_dead(id)

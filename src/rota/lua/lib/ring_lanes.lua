@@ -43,14 +43,12 @@ local function read_lanes(rows)
     return shut
   end
   rooms, weights = ceilings_of(names), weights_of(names)
-  permits, waiting = fetch_all('HMGET', k_gactive, names), fetch_all('HMGET', k_gwaiting, names)
+  permits = read_counts(fetch_all('HMGET', k_gactive, names), n)
+  waiting = read_counts(fetch_all('HMGET', k_gwaiting, names), n)
   read_rates()
   weight_sum = 0
   for lane = 1, n do
-    local held = permits[lane]
-    held = held and held + 0 or 0
-    permits[lane], rooms[lane] = held, rooms[lane] - held
-    waiting[lane] = (waiting[lane] or 0) + 0
+    rooms[lane] = rooms[lane] - permits[lane]
     weight_sum = weight_sum + weights[lane]
     if not may_be_served(lane) then
       shut[#shut + 1] = lane

@@ -19,8 +19,13 @@ local function is_ordered(lane)
   return lane:byte(1) == 33
 end
 
+-- Lane and key; nil where it is no such name.
 local function split_sequence(sequence)
   local colon = sequence:find(':', 1, true)
-  local lane_end = colon + tonumber(sequence:sub(1, colon - 1))
+  local size = colon and tonumber(sequence:sub(1, colon - 1))
+  if not size then
+    return nil
+  end
+  local lane_end = colon + size
   return sequence:sub(colon + 1, lane_end), sequence:sub(lane_end + 2)
 end

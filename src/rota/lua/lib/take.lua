@@ -52,7 +52,7 @@ local function record_taken(consumer, delivery, count)
     local home = key and sequence_of(name, key) or lane_home(name)
     for _ = 1, entry_sizes[entry] do
       n = n + 1
-      local mark = some_failed and redis.call('HEXISTS', k_deaths, ids[n]) == 1 and 'u' or '-'
+      local mark = some_failed and attempt('HEXISTS', k_deaths, ids[n]) == 1 and 'u' or '-'
       holds[n] = delivery_text(delivery, scores[n], mark, home)
     end
     if key then
@@ -73,7 +73,7 @@ local function put_out()
       local name, key = names[entry_lanes[entry]], entry_keys[entry]
       local head = redis.call('ZRANGE', k_sequence(sequence_of(name, key)), 0, 0, 'WITHSCORES')
       if #head > 0 then
-        redis.call('ZADD', k_out(name), head[2], key)
+        attempt('ZADD', k_out(name), head[2], key)
       end
     end
   end
