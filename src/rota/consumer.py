@@ -132,7 +132,8 @@ class Consumer(Claims):
         return True
 
     async def complete(self, jobs: Jobs) -> list[Answer]:
-        """Ends jobs as done. Answers per job: `ok`, or `settled` where it had ended before."""
+        """Ends jobs as done. Answers per job: `ok`, or `settled` where this consumer does not hold
+        this delivery of it: it has ended, or another holds the job. Then nothing changes."""
         return await self.settle([(job, None) for job in each(jobs)])
 
     async def retry(
@@ -152,7 +153,8 @@ class Consumer(Claims):
     async def settle(self, pairs: Iterable[tuple[Job, Ending]]) -> list[Answer]:
         """Ends each job in its own way; None completes it. Raises LeaseLost.
 
-        One that had ended before answers `settled` and changes nothing.
+        One that this consumer does not hold, as it has ended or another has it, answers `settled`,
+        and nothing changes.
         """
         return await self._link.run(self._settle(pairs))
 

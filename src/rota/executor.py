@@ -48,20 +48,23 @@ class Executor:
     async def execute(self, job: Job, task: AnyTask) -> Ending:
         """Runs the handler; raises CancelledError only when it was cancelled from outside."""
         _CURRENT.set(job)
+        scope: asyncio.Timeout | None = None
         try:
             if task.is_async:
+                answer = task.function(*job.args, **job.kwargs)
+            else:
+                answer = await self._in_thread(job, task)
+            if inspect.isawaitable(answer):  # an async handler behind a plain wrapper is one too
                 self._awaited.add(job)
                 if job.timeout is None:
-                    await task.function(*job.args, **job.kwargs)
+                    await answer
                 else:
                     async with asyncio.timeout(job.timeout) as scope:
-                        await task.function(*job.args, **job.kwargs)
-            else:
-                await self._in_thread(job, task)
+                        await answer
         except Signal as signal:
             return _ending(signal)
         except TimeoutError as error:
-            if task.is_async and job.timeout is not None and scope.expired():
+            if scope is not None and scope.expired():
                 return Failed(error=f"timed out after {job.timeout:g} s", kind="TimeoutError")
             return _failure(error)
         except asyncio.CancelledError:
@@ -86,14 +89,14 @@ class Executor:
         stopped, and before and after the handler there is nothing to stop."""
         return job in self._awaited
 
-    async def _in_thread(self, job: Job, task: AnyTask) -> None:
+    async def _in_thread(self, job: Job, task: AnyTask) -> object:
         context = contextvars.copy_context()
         began = time.monotonic()
         work = asyncio.get_running_loop().run_in_executor(
             self._threads, context.run, _call, job, task
         )
         try:
-            answer = await asyncio.shield(work)
+            return await asyncio.shield(work)
         except asyncio.CancelledError:
             work.add_done_callback(_read_outcome)
             work.cancel()  # if no thread has begun it, none will
@@ -109,11 +112,6 @@ class Executor:
                     job.timeout,
                     job.id,
                 )
-
-        if inspect.isawaitable(answer):  # an async handler behind a plain wrapper
-            self._awaited.add(job)
-            async with asyncio.timeout(job.timeout):
-                await answer
 
     def close(self) -> None:
         """Starts nothing more; threads that still run are left to themselves."""

@@ -2,7 +2,8 @@
 
 From it come the Python builders (`Keys`), the Lua helpers put in front of each script
 (`lua_helpers`), and what the key catalogue and the leak check know (`is_known`). No other
-module builds a key. All keys of a queue share the hash tag `{queue}`, so a queue is one slot.
+module builds a key. All keys of a queue share the hash tag `{queue}`, so a queue is one slot. The
+prefix they have by default, `emq`, is that of EchoMQ, from which lanes, ceilings and doorbell come.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ from rota.names import shown
 from rota.timing import seconds
 
 MAX_PER_SECOND = 1_000_000
-MIN_PER_YEAR = 1
 MAX_BURST = 1_000_000
 BURST_S = 0.1
 _YEAR_S = 366 * 86_400

@@ -91,14 +91,14 @@ class Metronome:
                     blocker.cancel()
                 told = True
                 await asyncio.wait([blocker], timeout=HANG_UP_S)
-        finally:
-            blocker.cancel()  # where who leaves will not wait for an answer
-        if self._passing is not None:
-            await asyncio.wait([self._passing], timeout=LEAVE_S)
-        if self._users == 0:
-            self._cancel_timer()
             if self._passing is not None:
-                self._passing.cancel()
+                await asyncio.wait([self._passing], timeout=LEAVE_S)
+        finally:  # also where who leaves will not wait for an answer
+            blocker.cancel()
+            if self._users == 0:
+                self._cancel_timer()
+                if self._passing is not None:
+                    self._passing.cancel()
 
     def sending(self, waiter: Waiter) -> None:
         self.bell.sending(waiter)

@@ -83,8 +83,11 @@ def task_name(value: object) -> str:
 
 
 def template_name(value: object) -> str:
-    """The name lanes refer to a template by."""
-    return _text(value, "template")
+    """The name lanes refer to a template by; '-' stands for none in scripts."""
+    name = _text(value, "template")
+    if name == "-":
+        raise ConfigError(f"template: expected another name, given {shown(name)}")
+    return name
 
 
 def queue_name(value: object) -> str:

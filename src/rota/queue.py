@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import fields
 from datetime import datetime, timedelta
+from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, overload
 
 from rota import config, names, tracing
@@ -29,7 +31,7 @@ from rota.shares import ShareOrder, Shares
 from rota.station import Station
 from rota.store import OnFull, check_on_full, chunks, next_chunk
 from rota.sync import SyncQueue
-from rota.task import AnyTask, Task, TaskHome, TaskPolicy, check_spec, check_specs
+from rota.task import AnyTask, Task, TaskHome, TaskPolicy
 from rota.timing import Backoff, BackoffRule, seconds
 
 P = ParamSpec("P")
@@ -42,10 +44,14 @@ class Queue:
 
     `url`: the server (see `rota.connection.target`); None takes ROTA_URL at the first use, else
     an embedded server in `.rota`. `prefix` opens every key. With `require_lane` a job without a
-    lane is refused. `default_ceiling` holds for lanes without one of their own; None leaves the
-    queue's as it is. `max_payload` in bytes, up to 64 MiB. `beat`: the fallback period of idle
-    consumers, in seconds. `durable`: what every enqueue waits for before it returns.
-    Raises ConfigError; touches no server.
+    lane is refused (ConfigError), and the default lane counts as none. `default_ceiling` holds for
+    lanes without one of their own; None leaves the queue's as it is, and so does a number that code
+    has given before: what `set` has changed since stays until code gives another. `max_payload` in
+    bytes, up to 64 MiB. `beat`: the fallback period of idle consumers, in seconds. `durable`: what
+    every enqueue waits for before it returns. `library`: the scripts that its server runs; tests
+    give it some with a clock of their own. Raises ConfigError; touches no server.
+
+    The end of an `async with queue:` closes its connections, as `close` does.
     """
 
     def __init__(
@@ -114,12 +120,15 @@ class Queue:
         `lane_from`, `ordering_key_from`, `id_from`: parameters whose value is the job's lane,
         ordering key or id. A second task of the same name is a ConfigError.
         """
-        if function is not None:
-            return self._register(function, None, TaskPolicy())
+        known = ("name", *(item.name for item in fields(TaskPolicy)))
+        if unknown := policy.keys() - set(known):
+            raise ConfigError(f"task: expected {', '.join(known)}, given {shown(sorted(unknown))}")
         name = policy.pop("name", None)
         if policy.get("backoff") is None:
             policy["backoff"] = Backoff()
         checked = TaskPolicy(**policy)
+        if function is not None:
+            return self._register(function, name, checked)
         return lambda function: self._register(function, name, checked)
 
     def _register(
@@ -171,8 +180,9 @@ class Queue:
     # ── enqueueing ──────────────────────────────────────────────────────────────────────────
 
     async def enqueue(self, spec: JobSpec, *, durable: Durable | None = None) -> Enqueued:
-        """Stores one job; raises LaneFull where its lane's backlog limit refuses it."""
-        self._check(spec)
+        """Stores one job; raises LaneFull where its lane's backlog limit refuses it, LaneBroken
+        where a key of its lane is damaged."""
+        self._home.check_spec(spec)
         durable = config.durable(durable) or self._home.durable
         with tracing.sending(self.name, spec) as traced:
             if durable is None:
@@ -191,12 +201,15 @@ class Queue:
         """Stores jobs in calls of at most 1,000; outcomes in the order given.
 
         `on_full`: a job its lane has no room for gets the outcome `lane_full`, raises LaneFull,
-        or is tried again for `wait` seconds. `atomic`: one call, and nothing is stored when a
-        lane is full (LaneFull); beyond 1,000 jobs or 2 MiB it is a ConfigError. A failure
-        half-way raises BatchInterrupted; enqueueing the same specs again adds what is missing.
+        or is tried again for `wait` seconds. LaneFull has the outcomes so far: the jobs
+        `created` are stored, specs beyond the outcomes were not sent. `atomic`: one call,
+        and nothing is stored when a lane is full or broken; beyond 1,000 jobs or 2 MiB it is a
+        ConfigError. Where a key of a lane is damaged, its jobs get the outcome `lane_broken`, and
+        LaneBroken with all outcomes is raised when the others are in. A failure half-way raises
+        BatchInterrupted; enqueueing the same specs again adds what is missing.
         With `durable`, NotDurable has the outcomes so far; specs beyond them were not sent.
         """
-        with tracing.sending_many(self.name, check_specs(specs, self.max_payload)) as traced:
+        with tracing.sending_many(self.name, self._home.check_specs(specs)) as traced:
             return await self.link.run(
                 self.link.store.enqueue_many(
                     traced,
@@ -215,14 +228,16 @@ class Queue:
         wait: float | timedelta = 60,
         durable: Durable | None = None,
     ) -> AsyncIterator[Enqueued]:
-        """Stores any number of jobs in constant memory, yielding outcomes in order.
+        """Stores any number of jobs in constant memory, yielding outcomes in order, of broken lanes
+        `lane_broken`.
 
-        A failure raises BatchInterrupted; the outcomes before it have been yielded.
+        A failure raises BatchInterrupted, and `on_full="raise"` LaneFull, with the outcomes of
+        its own call; those of the calls before have been yielded.
         """
         check_on_full(on_full)
         confirm = config.durable(durable) or self._home.durable
         patience, first = seconds(wait, "wait"), True
-        parts = chunks(check_specs(specs, self.max_payload))
+        parts = chunks(self._home.check_specs(specs))
         while chunk := next_chunk(parts, [], first=first):
             first = False
             with tracing.sending_many(self.name, chunk) as traced:
@@ -233,9 +248,6 @@ class Queue:
                 )
             for done in outcomes:
                 yield done
-
-    def _check(self, spec: JobSpec) -> JobSpec:
-        return check_spec(spec, self.max_payload)
 
     # ── lanes, figures, consumers ───────────────────────────────────────────────────────────
 
@@ -325,7 +337,10 @@ class Queue:
         return await self.link.run(self.link.store.templates())
 
     async def set_lanes(self, limits: Mapping[str, Mapping[str, Any]]) -> None:
-        """Changes many lanes: name → the keywords of `Lane.set`. All are checked first."""
+        """Changes many lanes: name → the keywords of `Lane.set`.
+
+        All are checked before one is changed, their templates too. Raises ConfigError.
+        """
         await self.link.run(self.link.store.set_lanes(limits))
 
     async def pause(
@@ -346,7 +361,11 @@ class Queue:
         return await self.link.run(self.link.store.open_gate())
 
     async def purge(self) -> int:
-        """Deletes what waits and what is delayed in every lane with waiting jobs, in pages."""
+        """Deletes what waits and what is delayed in the whole queue, in pages; says how many.
+
+        What was there when the call began goes; jobs enqueued meanwhile may go or stay. What is in
+        flight goes on, and dead jobs stay.
+        """
         return await self.link.run(self.link.store.purge_queue())
 
     async def consumers(self, limit: int = 1000) -> list[ConsumerInfo]:
@@ -436,3 +455,14 @@ class Queue:
     async def close(self) -> None:
         """Closes this loop's connections. Optional: they end with the loop."""
         await self.link.close()
+
+    async def __aenter__(self) -> Queue:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        await self.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from types import TracebackType
 from typing import Any
 
 from rota import config, names, tracing
@@ -22,12 +23,15 @@ from rota.shares import ShareOrder, Shares
 from rota.station import Station
 from rota.store import OnFull, check_on_full, chunks, next_chunk
 from rota.sync_consumer import SyncConsumer
-from rota.task import TaskHome, check_spec, check_specs
+from rota.task import TaskHome
 from rota.timing import seconds
 
 
 class SyncQueue:
-    """The blocking twin of `Queue`; what each verb does is said there."""
+    """The blocking twin of `Queue`; what each verb does is said there.
+
+    The end of a `with queue.sync:` closes the connections of blocking callers, as `close` does.
+    """
 
     def __init__(self, home: TaskHome, station: Station, decode: Decode) -> None:
         self._home = home
@@ -36,7 +40,7 @@ class SyncQueue:
         self._decode = decode
 
     def enqueue(self, spec: JobSpec, *, durable: Durable | None = None) -> Enqueued:
-        self._check(spec)
+        self._home.check_spec(spec)
         durable = config.durable(durable) or self._home.durable
         with tracing.sending(self._link.keys.queue, spec) as traced:
             return self._link.run_sync(self._link.store.enqueue_one(traced, durable=durable))
@@ -50,7 +54,7 @@ class SyncQueue:
         atomic: bool = False,
         durable: Durable | None = None,
     ) -> list[Enqueued]:
-        checked = check_specs(specs, self._home.max_payload)
+        checked = self._home.check_specs(specs)
         with tracing.sending_many(self._link.keys.queue, checked) as traced:
             return self._link.run_sync(
                 self._link.store.enqueue_many(
@@ -73,7 +77,7 @@ class SyncQueue:
         check_on_full(on_full)
         confirm = config.durable(durable) or self._home.durable
         patience, first = seconds(wait, "wait"), True
-        parts = chunks(check_specs(specs, self._home.max_payload))
+        parts = chunks(self._home.check_specs(specs))
         while chunk := next_chunk(parts, [], first=first):
             first = False
             with tracing.sending_many(self._link.keys.queue, chunk) as traced:
@@ -83,9 +87,6 @@ class SyncQueue:
                     )
                 )
             yield from outcomes
-
-    def _check(self, spec: JobSpec) -> JobSpec:
-        return check_spec(spec, self._home.max_payload)
 
     def lane(self, name: str) -> SyncLane:
         return SyncLane(names.lane_name(name), self._link)
@@ -211,3 +212,14 @@ class SyncQueue:
 
     def close(self) -> None:
         self._link.close_sync()
+
+    def __enter__(self) -> SyncQueue:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        self.close()

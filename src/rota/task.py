@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -121,12 +122,30 @@ def _duration(value: float | timedelta | datetime) -> float | timedelta:
 
 @dataclass(frozen=True, slots=True)
 class TaskHome:
-    """What a task knows of the queue it is registered with."""
+    """What a task knows of the queue it is registered with, and what that asks of every job."""
 
     link: Link
     require_lane: bool
     max_payload: int
     durable: Durable | None = None
+
+    def check_specs(self, specs: Iterable[JobSpec]) -> Iterator[JobSpec]:
+        """The specs, each checked as it is taken."""
+        if not isinstance(specs, Iterable):
+            raise ConfigError(f"expected an iterable of rota.JobSpec, given {shown(specs)}")
+        return map(self.check_spec, specs)
+
+    def check_spec(self, spec: JobSpec) -> JobSpec:
+        if not isinstance(spec, JobSpec):
+            raise ConfigError(f"expected a rota.JobSpec (task.spec(…)), given {shown(spec)}")
+        check_size(spec.payload, self.max_payload)
+        self.check_lane(spec.task, spec.lane)
+        return spec
+
+    def check_lane(self, task: str, lane: str) -> None:
+        """Where a lane is required, the default one counts as none."""
+        if self.require_lane and lane == DEFAULT_LANE:
+            raise ConfigError(f"task {task}: this queue requires a lane other than {lane!r}")
 
 
 class Enqueuer(Generic[P]):
@@ -165,9 +184,8 @@ class Enqueuer(Generic[P]):
         if lane is None and policy.lane_from is not None:
             lane = self._named(args, kwargs, policy.lane_from, "lane_from")
         if lane is None:
-            if self._home.require_lane:
-                raise ConfigError(f"task {self.name}: this queue requires a lane, none was given")
             lane = DEFAULT_LANE
+        self._home.check_lane(self.name, lane)
         if key is None and policy.ordering_key_from is not None:
             key = self._named(args, kwargs, policy.ordering_key_from, "ordering_key_from")
         if id is None and policy.id_from is not None:
@@ -204,8 +222,9 @@ class Enqueuer(Generic[P]):
 
         Calls of one event loop made while another is in flight travel together in the next; those
         that wait to be durable travel alone.
-        Raises PayloadError, ConfigError or LaneFull before anything is stored, Unavailable when
-        the server cannot be reached: then the job may exist, and the same id may be sent again.
+        Raises PayloadError, ConfigError, LaneFull or LaneBroken before anything is stored,
+        Unavailable when the server cannot be reached: then the job may exist, and the same id may
+        be sent again.
         """
         link, spec = self._home.link, self.spec(*args, **kwargs)
         with tracing.sending(link.keys.queue, spec) as traced:
@@ -235,7 +254,14 @@ class SyncEnqueuer(Generic[P]):
 
 
 class Task(Enqueuer[P], Generic[P, R]):
-    """A function registered with a queue. Calling it just runs the function."""
+    """A function registered with a queue. Calling it just runs the function.
+
+    It has the function's name, module, docstring and signature, and is pickled as functions are:
+    by that name in that module.
+    """
+
+    __name__: str
+    __qualname__: str
 
     def __init__(
         self, function: Callable[P, R], *, name: str, policy: TaskPolicy, home: TaskHome
@@ -245,16 +271,20 @@ class Task(Enqueuer[P], Generic[P, R]):
         codec.check_from(policy.ordering_key_from, "ordering_key_from")
         codec.check_from(policy.id_from, "id_from")
         super().__init__(name=name, codec=codec, policy=policy, home=home, options=JobOptions())
+        self.__name__ = self.__qualname__ = name
+        # Without the function's own attributes: one named like a verb would hide the verb.
+        functools.update_wrapper(self, function, updated=())
         self.function = function
         self.is_async = inspect.iscoroutinefunction(function)
-        self.__doc__ = function.__doc__
-        self.__wrapped__ = function
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<rota task {self.name}>"
+
+    def __reduce__(self) -> str:
+        return self.__qualname__
 
     def options(
         self,
@@ -316,20 +346,6 @@ def check_size(payload: bytes, most: int) -> None:
         raise PayloadError(
             f"payload: expected at most {most} bytes (max_payload), given {len(payload)}"
         )
-
-
-def check_specs(specs: Iterable[JobSpec], max_payload: int) -> Iterator[JobSpec]:
-    """The specs, each checked as it is taken."""
-    if not isinstance(specs, Iterable):
-        raise ConfigError(f"expected an iterable of rota.JobSpec, given {shown(specs)}")
-    return (check_spec(spec, max_payload) for spec in specs)
-
-
-def check_spec(spec: JobSpec, max_payload: int) -> JobSpec:
-    if not isinstance(spec, JobSpec):
-        raise ConfigError(f"expected a rota.JobSpec (task.spec(…)), given {shown(spec)}")
-    check_size(spec.payload, max_payload)
-    return spec
 
 
 def _float(value: float | timedelta | None) -> float | None:

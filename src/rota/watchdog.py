@@ -16,6 +16,9 @@ logger = logging.getLogger("rota.worker")
 
 WARN_AFTER_S = 5.0
 HUNG_EXIT = 70
+LOOK_MOST_S = 2.0
+"""The most that counts from one look to the next: while nobody looked, the whole process stood
+still, suspended perhaps, and that is no fault of its loop."""
 
 
 class Watchdog:
@@ -30,16 +33,19 @@ class Watchdog:
         self._fetchers = fetchers
         self._grace = grace
         self._loop = asyncio.get_running_loop()
-        self._turned = time.monotonic()
+        self._turned = self._looked = time.monotonic()
         self._asked = False
+        self._counted = 0.0
         self._warned = False
         self.lag = 0.0
         """How many seconds the loop took to turn when it was asked last."""
 
     @property
     def hung(self) -> float:
-        """For how many seconds the loop has not turned; 0 where it turns."""
-        return time.monotonic() - self._turned if self._asked else 0.0
+        """For how many seconds the loop has not turned, as far as was looked; 0 where it turns."""
+        if not self._asked:
+            return 0.0
+        return self._counted + min(time.monotonic() - self._looked, LOOK_MOST_S)
 
     def guard(self, keeper: LeaseKeeper) -> None:
         keeper.watch(self.look)
@@ -54,10 +60,11 @@ class Watchdog:
 
     def look(self) -> None:
         """Called from the keeper's thread about once a second."""
-        hung = time.monotonic() - self._turned
+        self._counted, self._looked = self.hung, time.monotonic()
+        hung = self._counted
         if not self._asked:
             self._asked = True
-            self._turned = time.monotonic()
+            self._turned = self._looked
             try:
                 self._loop.call_soon_threadsafe(self._turn)
             except RuntimeError:

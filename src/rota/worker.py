@@ -26,6 +26,8 @@ logger = logging.getLogger("rota.worker")
 
 SETTLE_S = 1.0
 """How long a stop waits for the server to take the last endings."""
+LEFT_S = 1.0
+"""How long it waits to be told what is left."""
 SLUGGISH_S = 5.0
 STUCK_S = 60.0
 """How long its event loop may stand still: until it is not ready, until it counts as dead."""
@@ -33,12 +35,16 @@ STUCK_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """What a worker did: jobs done, retried, gone to the dead, and what is left in its queues."""
+    """What a worker did: jobs done, retried, gone to the dead; and what is left in its queues.
+
+    `left`: what waits or is delayed there when the worker ends, whoever enqueued it; None where a
+    server could not be asked.
+    """
 
     done: int
     retried: int
     dead: int
-    left: int
+    left: int | None
 
 
 class Worker:
@@ -103,10 +109,9 @@ class Worker:
         executor = Executor(threads=self.config.concurrency)
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(executor.close)
-            self._fetchers = [
+            self._fetchers = []
+            for queue in self.queues:
                 await self._open_fetcher(queue, slots, executor, stack, burst=burst)
-                for queue in self.queues
-            ]
             watchdog = self._watchdog = Watchdog(self._fetchers, grace=self.config.grace)
             for queue in self.queues:
                 watchdog.guard(queue.station.keeper)
@@ -130,7 +135,7 @@ class Worker:
         stack: contextlib.AsyncExitStack,
         *,
         burst: bool,
-    ) -> Fetcher:
+    ) -> None:
         state: object = None
         for lifespan in queue.lifespans:
             state = await stack.enter_async_context(lifespan())
@@ -145,6 +150,10 @@ class Worker:
             observer=self._observers.get(queue.link.keys.root, SILENT),
         )
         await fetcher.open(burst=burst)
+        self._fetchers.append(fetcher)
+        stack.push_async_callback(self._close_fetcher, fetcher)
+        if self._quiet:
+            fetcher.quieten()
         for policy in queue.link.async_client.policies - {"noeviction"}:
             logger.warning(
                 "queue %s: its server evicts keys when its memory is full, and jobs with them: "
@@ -152,8 +161,6 @@ class Worker:
                 queue.name,
                 policy,
             )
-        stack.push_async_callback(self._close_fetcher, fetcher)
-        return fetcher
 
     async def _until_stopped(self, loops: list[asyncio.Task[None]]) -> None:
         """Ends on `stop()`, when all loops have ended (a burst), or when one failed."""
@@ -194,17 +201,21 @@ class Worker:
             )
 
     async def _drained(self, *, burst: bool) -> Drained:
-        left = 0
-        for queue in self.queues if burst else []:
-            info = await queue.info()
-            left += info.waiting + info.delayed
         tallies = [fetcher.tally for fetcher in self._fetchers]
         return Drained(
             done=sum(tally.done for tally in tallies),
             retried=sum(tally.retried for tally in tallies),
             dead=sum(tally.dead for tally in tallies),
-            left=left,
+            left=await self._left(None if burst else LEFT_S),
         )
+
+    async def _left(self, patience: float | None) -> int | None:
+        try:
+            async with asyncio.timeout(patience):
+                totals = [await queue.info() for queue in self.queues]
+        except (RotaError, TimeoutError):
+            return None
+        return sum(info.waiting + info.delayed for info in totals)
 
     def stop(self) -> None:
         """Begins to stop; `run` returns when it is done. Call it in the worker's loop."""
@@ -283,6 +294,10 @@ class Worker:
         started = asyncio.create_task(self.started.wait())
         try:
             await asyncio.wait([self._task, started], return_when=asyncio.FIRST_COMPLETED)
+        except BaseException:  # nobody would be there to stop it
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            raise
         finally:
             started.cancel()
         if self._task.done():

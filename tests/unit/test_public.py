@@ -19,7 +19,8 @@ PUBLIC = [
     "Advice", "Backoff", "BatchInterrupted", "Bury", "Cancelled", "Census", "ConfigError",
     "ConsumerInfo",
     "DeadJob", "Drained", "Durable", "Enqueued", "Explanation", "Finding", "Job", "JobInfo",
-    "JobSpec", "JobsPage", "LaneFull", "LaneInfo", "LaneShare", "LeaseLost", "Moved", "NotDurable",
+    "JobSpec", "JobsPage", "LaneBroken", "LaneFull", "LaneInfo", "LaneShare", "LeaseLost", "Moved",
+    "NotDurable",
     "PayloadError", "Queue", "QueueInfo", "Rate", "RateLimited", "Reason", "Release", "Report",
     "Retry", "RotaError", "SequenceInfo", "SequencesPage", "ServerFull", "ServerTooOld", "Shares",
     "Signal", "Template", "Unavailable", "UnknownTask", "Worker", "WorkerConfig", "__version__",
@@ -69,6 +70,8 @@ def test_every_error_is_a_rota_error() -> None:
     [
         rota.ConfigError("x"),
         rota.LaneFull("t7"),
+        rota.LaneBroken("t7", [rota.Enqueued("a", "created"), rota.Enqueued("b", "lane_broken")]),
+        rota.LaneFull("t7", [rota.Enqueued("a", "created"), rota.Enqueued("b", "lane_full")]),
         rota.BatchInterrupted([rota.Enqueued("a", "created")], [rota.JobSpec(task="t")], "why"),
         rota.NotDurable("why", [rota.Enqueued("a", "created")]),
         rota.Retry(3, "why"),
@@ -149,6 +152,11 @@ def plain(tenant: str, order: int = 0) -> None: ...
         ({"name": ""}, "task: expected 1-200 bytes"),
         ({"name": 0}, "task: expected 1-200 bytes"),
         ({"name": "a\nb"}, "task: expected 1-200 bytes"),
+        ({"retries": 3}, "task: expected name, max_attempts, timeout, .*given \\['retries'\\]"),
+        (
+            {"lane": "a", "max_attempts": 0},
+            "task: expected name, max_attempts, .*given \\['lane'\\]",
+        ),
     ],
 )
 def test_a_task_refuses_wrong_settings(policy: dict[str, Any], complaint: str) -> None:
@@ -167,6 +175,10 @@ def test_a_task_is_named_like_its_function_and_only_once() -> None:
     assert queue.task(name="other")(plain).name == "other"
     with pytest.raises(rota.UnknownTask, match=r"no task 'x' \(registered: other, plain\)"):
         queue.find_task("x")
+
+
+def test_a_policy_holds_beside_the_function_too() -> None:
+    assert rota.Queue("orders").task(plain, max_attempts=2).policy.max_attempts == 2  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("thing", ["charge", 5, lambda: None])

@@ -110,7 +110,7 @@ async def _serve(worker: Worker, *, burst: bool, leash: Leash | None) -> int:
             code = FAILED
         else:
             code = 0
-            _report(drained, burst=burst)
+            _report(drained)
         finally:
             announcing.cancel()
             if leash is not None:
@@ -121,13 +121,13 @@ async def _serve(worker: Worker, *, burst: bool, leash: Leash | None) -> int:
     return code
 
 
-def _report(drained: Drained, *, burst: bool) -> None:
+def _report(drained: Drained) -> None:
     logger.info(
-        "ended: %d jobs done, %d retried, %d dead%s",
+        "ended: %d jobs done, %d retried, %d dead, %s left",
         drained.done,
         drained.retried,
         drained.dead,
-        f", {drained.left} left" if burst else "",
+        "an unknown number" if drained.left is None else drained.left,
     )
 
 

@@ -39,7 +39,6 @@ class Page:
 
 
 LANE_VERBS = ("pause", "resume", "set", "block", "unblock", "cancel")
-LANE_ACTIONS = tuple(f"lane.{verb}" for verb in LANE_VERBS)
 
 PAGES: dict[str, Page] = {
     "": Page(
