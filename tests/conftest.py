@@ -6,6 +6,7 @@
 - `private_server(kind="valkey", tcp=False, **config)`: one to kill or to configure.
 - `proxy(server)`: a network to break in front of a standalone server.
 - `queue_name`: of this test alone.
+- `quick_renewals`: of this process's leases, for what waits until one is found lost.
 
 After a test of a shared server: no key the catalogue does not know, no open connection, the server
 alive. After an async test: no task left running.
@@ -28,6 +29,7 @@ import pytest
 from tests.support.binaries import Missing
 from tests.support.proxy import Proxy, in_front_of
 from tests.support.servers import KINDS, Fleet, Kind, Server
+from tests.support.times import LEASE
 from tests.support.waiting import eventually, eventually_async
 
 _body_passed = pytest.StashKey[bool]()
@@ -130,6 +132,12 @@ def proxy() -> Iterator[Callable[[Server], Proxy]]:
     yield put
     for one in made:
         one.close()
+
+
+@pytest.fixture
+def quick_renewals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A LEASE is renewed twice a second: its loss is noticed soon, and a stall is none."""
+    monkeypatch.setattr("rota.lease.RENEWALS_PER_LEASE", 2 * LEASE)
 
 
 @pytest.fixture

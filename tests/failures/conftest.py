@@ -12,11 +12,19 @@ from tests.support.clock import Clock, library
 from tests.support.faulty import Break, Faulty
 from tests.support.queues import open_queue
 from tests.support.servers import Server
+from tests.support.times import SHORT_BEAT
 
 
 @pytest.fixture
 async def queue(server: Server, queue_name: str) -> AsyncIterator[rota.Queue]:
     async with open_queue(server, queue_name) as queue:
+        yield queue
+
+
+@pytest.fixture
+async def beating(server: Server, queue_name: str) -> AsyncIterator[rota.Queue]:
+    """A queue for what is left to the beats of its workers."""
+    async with open_queue(server, queue_name, beat=SHORT_BEAT) as queue:
         yield queue
 
 

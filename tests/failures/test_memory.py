@@ -15,6 +15,7 @@ from tests.conftest import PrivateServer
 from tests.failures.tools import Hand, beat, jobs, until_done, working
 from tests.support.queues import assert_drained, assert_sound, dump, open_queue
 from tests.support.servers import Kind, Server
+from tests.support.times import PATIENCE
 from tests.support.waiting import eventually_async
 
 KIB = b'{"pad":"' + b"x" * 1000 + b'"}'
@@ -69,7 +70,7 @@ async def test_a_full_server_refuses_jobs_whole_and_is_drained(
             (job,) = await consumer.claim(1)
             assert await consumer.bury(job, "while it is full") == ["ok"]
         async with working(queue, slots=100):
-            await until_done(server, queue, len(stored) - 1, timeout=30)
+            await until_done(server, queue, len(stored) - 1, timeout=2 * PATIENCE)
         assert len(ran) == len(stored) - 1
         assert await queue.dead.replay_all() == 1
         assert (await queue.enqueue(jobs(["again"])[0])).outcome == "created"
@@ -111,7 +112,7 @@ async def test_what_was_evicted_is_reported_and_stops_no_worker(
             await eventually_async(
                 lambda: not server.raw().exists(queue.link.keys.key("ring")),
                 "it stops half-way",
-                timeout=30,
+                timeout=2 * PATIENCE,
             )
             server.raw().config_set("maxmemory", 0)
             fresh = [
@@ -121,7 +122,7 @@ async def test_what_was_evicted_is_reported_and_stops_no_worker(
             ]
             await queue.enqueue_many(fresh)
             await eventually_async(
-                lambda: {spec.id for spec in fresh} <= ran.keys(), "the worker is stuck", timeout=10
+                lambda: {spec.id for spec in fresh} <= ran.keys(), "the worker is stuck"
             )
         dead = [job async for job in queue.dead.iterate()]
         assert all("missing" in job.error for job in dead if job.error)
@@ -196,15 +197,15 @@ async def test_missing_bodies_are_reported_wherever_their_jobs_are(
 
 
 async def test_a_lost_wake_list_or_receipt_costs_a_beat_at_most(
-    server: Server, queue: rota.Queue
+    server: Server, beating: rota.Queue
 ) -> None:
-    ran: Counter[str] = Counter()
+    queue, ran = beating, Counter[str]()
     task_of(queue, ran)
     keys, raw = queue.link.keys, server.raw()
     async with working(queue):
         for n in range(3):
             await queue.enqueue(jobs([f"j{n}"], payload=b"{}")[0])
             raw.delete(keys.wake, *[k for k in server.keys() if ":sent:" in k][:1])
-            await until_done(server, queue, n + 1, timeout=3)
+            await until_done(server, queue, n + 1)
         await asyncio.sleep(0)
     assert_drained(server, queue, done=3)

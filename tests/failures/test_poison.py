@@ -138,7 +138,7 @@ async def test_workers_stop_or_go_on_at_a_poisoned_head(
             assert "D" not in ran
         broken = False
         assert await queue.dead.replay("C") == ["ok"]
-        await until_done(server, queue, 8, timeout=2)
+        await until_done(server, queue, 8)
     in_sequence = [name for name in ran if name in "ABCDE"]
     assert in_sequence == list("ABCCDEC" if policy == "skip" else "ABCCCDE")
     assert_drained_of_dead(server, queue)

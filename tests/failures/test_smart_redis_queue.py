@@ -15,8 +15,9 @@ import pytest
 import rota
 from rota.jobspec import DEFAULT_LANE
 from tests.failures.tools import Hand, beat, jobs, stats, until_done, working
-from tests.support.queues import LEASE, assert_drained, assert_sound, dump, ids
+from tests.support.queues import assert_drained, assert_sound, dump, ids
 from tests.support.servers import Server
+from tests.support.times import IN_TIME, LEASE
 from tests.support.waiting import eventually_async
 
 
@@ -52,9 +53,8 @@ async def test_a_scheduled_job_does_not_come_before_its_time(queue: rota.Queue) 
     began = time.monotonic()
     await queue.enqueue_many(jobs("a", delay_ms=300) + jobs("b"))
     async with queue.consumer() as consumer:
-        assert ids(await consumer.claim(9)) == ["b"]
-        assert await consumer.claim(9) == []
-        assert ids(await consumer.claim(9, wait=3)) == ["a"]
+        assert ids(await consumer.claim()) == ["b"]
+        assert ids(await consumer.claim(9, wait=IN_TIME)) == ["a"]
         assert time.monotonic() - began >= 0.299
 
 
@@ -132,9 +132,14 @@ async def test_a_reject_with_a_wait_blocks_the_ordered_partition_and_nothing_els
         began = time.monotonic()
         await consumer.settle([(held["a"], rota.RateLimited(0.4))])
         await consumer.complete([held["x"], held["n"]])
-        assert ids(await consumer.claim(9)) == ["y"]
-        assert ids(await consumer.claim(9, wait=3)) == ["a"]
-        assert time.monotonic() - began >= 0.399
+        came: dict[str, float] = {}
+        while len(came) < 2:
+            taken = await consumer.claim(9, wait=IN_TIME)
+            assert taken
+            came |= dict.fromkeys(ids(taken), time.monotonic() - began)
+        assert came.keys() == {"y", "a"}
+        assert came["a"] >= 0.399
+        assert came["y"] < came["a"] or came["y"] > 0.4, "it waited with the other"
         assert dump(server, queue).counts("attempts") == {}
 
 
@@ -190,7 +195,7 @@ async def test_a_handlers_error_may_name_its_delay(server: Server, queue: rota.Q
     await work.options(lane="!o").enqueue()
     async with working(queue):
         await until_done(server, queue, 1)
-    assert 0.39 <= ran[1] - ran[0] < 1.5
+    assert ran[1] - ran[0] >= 0.39
 
 
 async def test_a_pool_stops_when_told(server: Server, queue: rota.Queue) -> None:
@@ -233,7 +238,8 @@ async def test_a_pool_replaces_a_consumer_that_died(server: Server, queue: rota.
     assert_drained(server, queue, done=3)
 
 
-async def test_all_jobs_of_a_dead_consumer_return(server: Server, queue: rota.Queue) -> None:
+async def test_all_jobs_of_a_dead_consumer_return(server: Server, beating: rota.Queue) -> None:
+    queue = beating
     await queue.enqueue_many(
         jobs([f"j{n}" for n in range(60)]) + jobs([f"o{n}" for n in range(9)], lane="!o")
     )
@@ -243,7 +249,7 @@ async def test_all_jobs_of_a_dead_consumer_return(server: Server, queue: rota.Qu
     async with queue.consumer(lease=LEASE, prefetch=9) as consumer:
         again: list[str] = []
         while len(again) < 69:
-            got = await consumer.claim(100, wait=3)
+            got = await consumer.claim(100, wait=IN_TIME)
             assert got, "some never return"
             again += ids(got)
         assert set(again) == set(taken)

@@ -18,15 +18,17 @@ import rota
 from tests.failures.tools import stats, until_done, working
 from tests.support.queues import assert_drained, assert_sound, dump
 from tests.support.servers import Server
+from tests.support.times import IN_TIME, PATIENCE
 from tests.support.waiting import eventually_async
 
 pytestmark = pytest.mark.legs("valkey")
 
 
+@pytest.mark.usefixtures("quick_renewals")
 async def test_threads_over_their_time_out_keep_slots_and_leases(
     server: Server, queue: rota.Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Longer than the lease of 1 s in all; four threads, never more; each job once."""
+    """The lease is renewed meanwhile; four threads, never more; each job once."""
     caplog.set_level(logging.WARNING, "rota.executor")
     running, most, lock = 0, 0, threading.Lock()
     ran: Counter[str] = Counter()
@@ -43,10 +45,9 @@ async def test_threads_over_their_time_out_keep_slots_and_leases(
             running -= 1
 
     await queue.enqueue_many(slow.spec(str(n)) for n in range(16))
-    began = time.monotonic()
-    async with working(queue, slots=4, lease=1):
-        await until_done(server, queue, 16, timeout=20)
-    assert time.monotonic() - began < 8, "the consumer wedged"
+    async with working(queue, slots=4):
+        await until_done(server, queue, 16, timeout=PATIENCE)
+    assert queue.station.keeper.renewals >= 2
     assert most == 4
     assert set(ran.values()) == {1}
     assert len(ran) == 16
@@ -57,30 +58,32 @@ async def test_threads_over_their_time_out_keep_slots_and_leases(
     assert_drained(server, queue, done=16)
 
 
+@pytest.mark.usefixtures("quick_renewals")
 async def test_a_thread_whose_lease_was_taken_is_fenced(server: Server, queue: rota.Queue) -> None:
     """Its job runs again while the thread goes on; what it says in the end is not sent."""
-    starts: list[float] = []
-    ends: list[float] = []
+    said: list[str] = []
+    second_ended = threading.Event()
 
     @queue.task
     def slow() -> None:
-        first = not starts
-        starts.append(time.monotonic())
-        time.sleep(1 if first else 0.05)
-        ends.append(time.monotonic())
-        if first:
-            raise rota.Bury("too late")
+        if said:
+            said.append("second")
+            second_ended.set()
+            return
+        said.append("first")
+        assert second_ended.wait(PATIENCE)
+        said.append("first ends")
+        raise rota.Bury("too late")
 
     await slow.enqueue()
     async with working(queue, slots=4):
-        await eventually_async(lambda: starts, "it does not start")
+        await eventually_async(lambda: said, "it does not start")
         (lease,) = dump(server, queue).get("consumers")
         await queue.evict(lease)
         await until_done(server, queue, 1)
-        await eventually_async(lambda: len(ends) == 2, "the thread does not end")
+        await eventually_async(lambda: len(said) == 3, "the thread does not end")
         await asyncio.sleep(0.1)
-    assert len(starts) == 2
-    assert starts[1] < ends[0] < ends[1], "the second run did not overlap the first"
+    assert said == ["first", "second", "first ends"]
     assert stats(server, queue).get("buried", 0) == 0
     assert_drained(server, queue, done=1)
 
@@ -96,7 +99,7 @@ async def test_a_handler_that_swallows_its_cancellation_is_waited_for(
     async def stubborn(then: str) -> None:
         ran[then] += 1
         try:
-            await asyncio.sleep(9)
+            await asyncio.sleep(60)
         except asyncio.CancelledError:
             await asyncio.sleep(0.3)
         if then == "raise":
@@ -121,44 +124,48 @@ async def test_a_handler_that_swallows_its_cancellation_is_waited_for(
     assert_sound(server, queue)
 
 
+@pytest.mark.usefixtures("quick_renewals")
 async def test_a_handler_that_never_awaits_costs_the_loop_not_the_lease(
     server: Server, queue: rota.Queue
 ) -> None:
-    """Its time-out cannot reach it; it runs once, and is done."""
+    """Its time-out cannot reach it; it runs once, and is done. The grace period is long: a worker
+    whose loop hangs for longer than both ends the process."""
     starts = []
 
     @queue.task(timeout=0.2)
     async def hog() -> None:
         starts.append(time.monotonic())
-        until = time.monotonic() + 1.8
-        while time.monotonic() < until:
+        enough = queue.station.keeper.renewals + 3
+        while queue.station.keeper.renewals < enough and time.monotonic() < starts[0] + PATIENCE:
             pass
 
     await hog.enqueue()
-    async with working(queue, slots=2, lease=1):
+    async with working(queue, slots=2, grace=60):
         await until_done(server, queue, 1)
     assert len(starts) == 1
+    assert time.monotonic() < starts[0] + PATIENCE, "nobody renewed the lease"
     assert_drained(server, queue, done=1)
 
 
 async def test_a_stop_leaves_a_thread_to_itself_and_gives_its_job_back(
     server: Server, queue: rota.Queue
 ) -> None:
-    started, done = threading.Event(), threading.Event()
+    started, may_end, done = threading.Event(), threading.Event(), threading.Event()
 
     @queue.task
     def slow() -> None:
         started.set()
-        time.sleep(1)
+        may_end.wait(PATIENCE)
         done.set()
 
     await slow.enqueue()
     async with working(queue, grace=0.2):
         await eventually_async(started.is_set, "it does not start")
         began = time.monotonic()
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < IN_TIME
     assert not done.is_set()
     found = assert_sound(server, queue)
     assert found.counts("stats")["waiting"] == 1
     assert found.counts("attempts") == {}
-    assert done.wait(3)
+    may_end.set()
+    assert done.wait(IN_TIME)

@@ -13,8 +13,8 @@ from rota.ids import new_nonce
 from rota.model import Exchanged
 from rota.worker import Worker
 from tests.support.clock import Clock
-from tests.support.queues import LEASE
 from tests.support.servers import Server
+from tests.support.times import IN_TIME, LEASE
 from tests.support.waiting import eventually_async
 
 
@@ -47,7 +47,7 @@ def stats(server: Server, queue: rota.Queue) -> dict[str, int]:
 
 
 async def until_done(
-    server: Server, queue: rota.Queue, n: int, timeout: float = 10, name: str = "completed"
+    server: Server, queue: rota.Queue, n: int, timeout: float = IN_TIME, name: str = "completed"
 ) -> None:
     await eventually_async(
         lambda: stats(server, queue).get(name, 0) >= n,

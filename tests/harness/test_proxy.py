@@ -13,6 +13,7 @@ from redis.retry import Retry
 
 from tests.support.proxy import Proxy
 from tests.support.servers import Server
+from tests.support.times import IN_TIME
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.foreign_keys
@@ -27,12 +28,18 @@ def net(valkey: Server, proxy: Callable[[Server], Proxy]) -> Proxy:
 def client(net: Proxy) -> Iterator[redis.Redis]:
     with redis.Redis(
         port=net.port,
-        socket_timeout=0.3,
-        socket_connect_timeout=0.3,
+        socket_timeout=IN_TIME,
+        socket_connect_timeout=IN_TIME,
         retry=Retry(NoBackoff(), 0),
         decode_responses=True,
     ) as client:
         yield client
+
+
+def hurry(client: redis.Redis) -> None:
+    """Its open connection waits only for a moment from now on."""
+    for connection in client.connection_pool._available_connections:
+        connection._sock.settimeout(0.3)
 
 
 def test_passes_requests_and_replies_and_counts(net: Proxy, client: redis.Redis) -> None:
@@ -72,6 +79,7 @@ def test_silence_holds_everything_back_until_it_ends(
     net: Proxy, client: redis.Redis, valkey: Server
 ) -> None:
     client.ping()
+    hurry(client)
     net.silent()
     with pytest.raises(redis.TimeoutError):
         client.incr("n")
@@ -84,6 +92,7 @@ def test_silent_replies_let_the_server_work(
     net: Proxy, client: redis.Redis, valkey: Server
 ) -> None:
     client.ping()
+    hurry(client)
     net.silent(replies_only=True)
     with pytest.raises(redis.TimeoutError):
         client.incr("n")
@@ -115,7 +124,9 @@ def test_stands_before_a_port_too(
     private_server: Callable[..., Server], proxy: Callable[[Server], Proxy]
 ) -> None:
     net = proxy(private_server(tcp=True))
-    with redis.Redis(port=net.port, socket_timeout=5, socket_connect_timeout=5) as client:
+    with redis.Redis(
+        port=net.port, socket_timeout=IN_TIME, socket_connect_timeout=IN_TIME
+    ) as client:
         assert client.ping()
 
 

@@ -24,6 +24,7 @@ from tests.conftest import PrivateServer
 from tests.support.clock import Clock, library
 from tests.support.queues import assert_sound
 from tests.support.servers import Server
+from tests.support.times import PATIENCE
 from tests.support.waiting import eventually_async
 
 
@@ -348,7 +349,7 @@ async def test_room_that_comes_free_is_waited_for(queue: rota.Queue) -> None:
             return len(done) == 8
 
         waiting = asyncio.create_task(queue.enqueue_many(batch, on_full="wait", wait=20))
-        await eventually_async(work_off, "all eight went through", timeout=20)
+        await eventually_async(work_off, "all eight went through", timeout=PATIENCE)
         assert counted(await waiting) == {"created": 8}
 
 

@@ -15,8 +15,6 @@ from rota.consumer import Consumer
 from rota.errors import Unavailable
 from tests.support.proxy import Proxy
 from tests.support.queues import (
-    BEAT,
-    LEASE,
     assert_drained,
     assert_sound,
     dump,
@@ -27,12 +25,8 @@ from tests.support.queues import (
     specs,
 )
 from tests.support.servers import Server
+from tests.support.times import AT_ONCE, IN_TIME, LEASE, TRIES
 from tests.support.waiting import eventually_async
-
-NOW_S = 0.5
-"""Far below a beat: what happens within this time was not left to the beat."""
-LATE_S = 0.4
-"""How late a timer may be on a busy machine, still far from a beat."""
 
 
 @pytest.fixture
@@ -119,11 +113,11 @@ async def test_a_retry_with_a_delay_comes_back_on_time(server: Server, queue: ro
     await queue.enqueue(spec())
     async with consumer_of(queue) as consumer:
         (job,) = await consumer.claim(1)
-        await consumer.retry(job, delay=0.3)
         began = time.monotonic()
+        await consumer.retry(job, delay=0.3)
         assert held_on_server(server, queue) == {consumer.id: set()}
-        (job,) = await consumer.claim(1, wait=3)
-        assert 0.28 < time.monotonic() - began < 0.3 + LATE_S
+        (job,) = await consumer.claim(1, wait=IN_TIME)
+        assert time.monotonic() - began > 0.28
         assert job.attempt == 2
 
 
@@ -228,7 +222,7 @@ async def test_what_was_taken_behind_a_returned_job_goes_back_with_it(
         await consumer.settle([(claimed[0], ending)])  # type: ignore[list-item]
         assert consumer.held == []
         assert await consumer.complete(claimed[1]) == ["settled"]
-        again = await consumer.claim(1, wait=2)
+        again = await consumer.claim(1, wait=IN_TIME)
         assert ids(again) == ids(jobs)
         assert_sound(server, queue)
 
@@ -257,11 +251,10 @@ async def test_a_failing_head_holds_its_place_through_a_delay(
     await queue.enqueue_many(jobs)
     async with consumer_of(queue) as one, consumer_of(queue) as other:
         (head,) = await one.claim(1)
-        await one.retry(head, delay=0.3)
         began = time.monotonic()
-        assert await other.claim(1) == []
-        (again,) = await other.claim(1, wait=3)
-        assert 0.28 < time.monotonic() - began < 0.3 + LATE_S
+        await one.retry(head, delay=0.3)
+        (again,) = await other.claim(1, wait=IN_TIME)
+        assert time.monotonic() - began > 0.28
         assert (again.id, again.attempt) == (jobs[0].id, 2)
         (following,) = await other.exchange(done=again, n=1)
         assert following.id == jobs[1].id
@@ -341,11 +334,11 @@ async def idle(server: Server, queue: rota.Queue) -> None:
 
 
 async def waits_for(
-    server: Server, queue: rota.Queue, act: Callable[[], Any], wait: float = 5
+    server: Server, queue: rota.Queue, act: Callable[[], Any]
 ) -> tuple[list[rota.Job], float]:
-    """What an idle consumer gets after `act`, and after how many seconds."""
+    """What an idle consumer gets after `act` and IN_TIME, and after how many seconds."""
     async with consumer_of(queue) as consumer:
-        waiting = asyncio.create_task(consumer.claim(1, wait=wait))
+        waiting = asyncio.create_task(consumer.claim(1, wait=IN_TIME))
         await idle(server, queue)
         began = time.monotonic()
         await act()
@@ -358,22 +351,23 @@ async def waits_for(
 async def test_an_idle_consumer_wakes_the_instant_a_job_arrives(
     server: Server, queue: rota.Queue
 ) -> None:
-    best = 1.0
-    for _ in range(3):
+    for _ in range(TRIES):
         jobs, took = await waits_for(server, queue, lambda: queue.enqueue(spec()))
         assert len(jobs) == 1
-        best = min(best, took)
-    assert best < 0.05
+        if took < AT_ONCE:
+            break
+    else:
+        pytest.fail("it takes a while")
 
 
 async def test_a_claim_without_work_waits_no_longer_than_asked(queue: rota.Queue) -> None:
     async with consumer_of(queue) as consumer:
         began = time.monotonic()
         assert await consumer.claim(1) == []
-        assert time.monotonic() - began < NOW_S
+        assert time.monotonic() - began < IN_TIME
         began = time.monotonic()
         assert await consumer.claim(1, wait=0.3) == []
-        assert 0.29 < time.monotonic() - began < 0.3 + LATE_S
+        assert 0.29 < time.monotonic() - began < IN_TIME
 
 
 async def test_a_delayed_job_starts_on_time_without_polling(
@@ -382,12 +376,12 @@ async def test_a_delayed_job_starts_on_time_without_polling(
     """The time is told to a sleeper by the bell; then a timer waits, not a loop."""
     jobs, took = await waits_for(server, queue, lambda: queue.enqueue(spec(delay_ms=700)))
     assert len(jobs) == 1
-    assert 0.69 < took < 0.7 + LATE_S
-    await queue.enqueue(spec(delay_ms=700))
+    assert took > 0.69
     began = time.monotonic()
+    await queue.enqueue(spec(delay_ms=700))
     async with consumer_of(queue) as consumer:
-        assert len(await consumer.claim(1, wait=5)) == 1
-        assert 0.65 < time.monotonic() - began < 0.7 + LATE_S
+        assert len(await consumer.claim(1, wait=IN_TIME)) == 1
+        assert time.monotonic() - began > 0.69
 
 
 async def test_an_earlier_due_time_is_told_to_sleepers(server: Server, queue: rota.Queue) -> None:
@@ -395,7 +389,7 @@ async def test_an_earlier_due_time_is_told_to_sleepers(server: Server, queue: ro
     early = spec(delay_ms=300)
     jobs, took = await waits_for(server, queue, lambda: queue.enqueue(early))
     assert ids(jobs) == [early.id]
-    assert 0.29 < took < 0.3 + LATE_S
+    assert took > 0.29
 
 
 @pytest.mark.parametrize("gate", ["pause", "ceiling", "block", "queue", "default"])
@@ -410,9 +404,8 @@ async def test_whatever_frees_a_lane_wakes(server: Server, queue: rota.Queue, ga
     }[gate]
     await shut()
     await queue.enqueue(spec())
-    jobs, took = await waits_for(server, queue, free)
+    jobs, _ = await waits_for(server, queue, free)
     assert len(jobs) == 1
-    assert took < NOW_S
 
 
 @pytest.mark.parametrize("gate", ["pause", "block"])
@@ -421,14 +414,14 @@ async def test_a_gate_with_an_end_opens_by_itself(
 ) -> None:
     lane = queue.lane("a")
     await queue.enqueue(spec())
+    began = time.monotonic()
     if gate == "pause":
         await lane.pause(until=time.time() + 0.4)
     else:
         await lane.block(0.4)
     async with consumer_of(queue) as consumer:
-        began = time.monotonic()
-        assert len(await consumer.claim(1, wait=5)) == 1
-        assert 0.3 < time.monotonic() - began < 0.4 + LATE_S
+        assert len(await consumer.claim(1, wait=IN_TIME)) == 1
+        assert time.monotonic() - began > 0.3
 
 
 async def test_nothing_is_handed_out_after_a_pause_has_returned(
@@ -437,16 +430,20 @@ async def test_nothing_is_handed_out_after_a_pause_has_returned(
     """Neither what is published after, nor what falls due; all of it on resume."""
     lane = queue.lane("a")
     async with consumer_of(queue) as consumer:
-        waiting = asyncio.create_task(consumer.claim(5, wait=0.6))
+        waiting = asyncio.create_task(consumer.claim(5, wait=2 * IN_TIME))
         await idle(server, queue)
         await lane.pause()
         await queue.enqueue_many([spec(), spec(delay_ms=100), spec()])
-        assert await waiting == []
-        info = await lane.info()
-        assert info.state == "paused"
-        assert info.waiting == 3
+
+        async def all_wait() -> bool:
+            return (await lane.info()).waiting == 3
+
+        await eventually_async(all_wait, "the delayed one does not fall due")
+        await asyncio.sleep(0.2)
+        assert (await lane.info()).state == "paused"
+        assert not waiting.done()
         await lane.resume()
-        assert len(await consumer.claim(5)) == 3
+        assert len(await waiting) == 3
 
 
 # ── cancelling and broken connections ───────────────────────────────────────────────────────────
@@ -546,7 +543,7 @@ async def test_a_consumer_that_lost_its_lease_is_told_and_starts_anew(
                     await call(job)
             with pytest.raises(rota.LeaseLost):
                 await consumer.exchange(done=job, n=1)
-            (again,) = await consumer.claim(1, wait=3)
+            (again,) = await consumer.claim(1, wait=IN_TIME)
             assert consumer.id != old
             assert (again.id, again.attempt) == (job.id, 1)
             await consumer.release(again)
@@ -558,7 +555,7 @@ async def test_an_idle_consumer_survives_the_loss_of_its_lease(
 ) -> None:
     async with consumer_of(queue) as consumer:
         old = consumer.id
-        waiting = asyncio.create_task(consumer.claim(1, wait=4 * BEAT))
+        waiting = asyncio.create_task(consumer.claim(1, wait=IN_TIME))
         await idle(server, queue)
         server.raw().delete(queue.link.keys.key("consumers"), queue.link.keys.key("consumer", old))
         await queue.enqueue(spec())

@@ -10,8 +10,9 @@ import pytest
 import rota
 from rota.model import process_name
 from rota.worker import Worker
-from tests.support.queues import LEASE, ids, open_queue, spec, specs
+from tests.support.queues import ids, open_queue, spec, specs
 from tests.support.servers import Server
+from tests.support.times import LEASE
 from tests.support.waiting import eventually_async
 
 
@@ -89,11 +90,12 @@ async def test_behind_the_head_of_a_sequence_in_all_its_states(queue: rota.Queue
         reason = (await job(queue, behind.id)).reasons[0]
         assert (reason.kind, reason.detail["state"]) == ("sequence", "running")
         assert reason.detail["name"] == process_name()
-        await consumer.retry(taken, delay=0.2, error="no luck")
+        await consumer.retry(taken, delay=60, error="no luck")
         reason = (await job(queue, behind.id)).reasons[0]
         assert (reason.detail["job"], reason.detail["state"]) == (head.id, "waiting for its retry")
         assert reason.until is not None
-        (taken,) = await consumer.claim(1, wait=5)
+        assert await queue.job(head.id).retry() == "ok"
+        (taken,) = await consumer.claim(1)
         assert taken.id == head.id
         await consumer.bury(taken, "it broke")
         reason = (await job(queue, behind.id)).reasons[0]

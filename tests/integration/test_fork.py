@@ -39,7 +39,7 @@ def share(who):
         identity = consumer.id
         taken = []
         while len(seen) < jobs:
-            taken = consumer.exchange(taken, min(20, jobs - len(seen)), wait=5)
+            taken = consumer.exchange(taken, min(20, jobs - len(seen)), wait=20)
             assert taken, f"{who}: nothing came after {len(seen)}"
             seen += [[job.kwargs["who"], job.kwargs["n"]] for job in taken]
         consumer.complete(taken)
@@ -67,7 +67,7 @@ def main():
             process.join()
         codes = [process.exitcode for process in processes]
         work.sync.enqueue("last", 0)  # a child's end has not shut the parent's connections
-        last = consumer.claim(1, wait=5)
+        last = consumer.claim(1, wait=20)
         assert len(last) == 1
         consumer.complete(last)
     print(json.dumps({"codes": codes, "results": results, "left": queue.sync.info().waiting}))

@@ -16,14 +16,15 @@ from rota.health import Health, check
 from rota.worker import Worker
 from tests.conftest import PrivateServer
 from tests.support.proxy import Proxy
-from tests.support.queues import BEAT, LEASE, open_queue, specs
+from tests.support.queues import open_queue, specs
 from tests.support.servers import Server
+from tests.support.times import IN_TIME, LEASE, PATIENCE, SHORT_BEAT
 from tests.support.waiting import eventually, eventually_async
 
 
 @pytest.fixture
 async def queue(valkey: Server, queue_name: str) -> AsyncIterator[rota.Queue]:
-    async with open_queue(valkey, queue_name) as queue:
+    async with open_queue(valkey, queue_name, beat=SHORT_BEAT) as queue:
         yield queue
 
 
@@ -78,15 +79,13 @@ async def test_a_doorbell_that_is_down_is_told_though_all_else_answers(
         await eventually_async(lambda: done == [1], "without the doorbell nobody looks")
         assert problems(worker.health()) == {"doorbell"}
         network.pass_through()
-        await eventually_async(
-            lambda: worker.health().healthy, "it does not recover", timeout=5 + 2 * BEAT
-        )
+        await eventually_async(lambda: worker.health().healthy, "it does not recover")
 
 
 async def test_a_lease_that_cannot_be_renewed_is_told_though_claims_are_answered(
     queue: rota.Queue, valkey: Server, faulty_keeper: Callable[[rota.Queue], None]
 ) -> None:
-    async with Worker(queue, lease=30) as worker:
+    async with Worker(queue, lease=LEASE) as worker:
         faulty_keeper(queue)
         await eventually_async(
             lambda: problems(worker.health()) == {"lease"}, "nobody misses the heartbeat"
@@ -131,19 +130,19 @@ async def test_a_server_that_is_gone_is_told_and_the_process_stays(
 ) -> None:
     server = private_server()
     async with (
-        open_queue(server, queue_name) as queue,
-        Worker(queue, lease=10) as worker,
+        open_queue(server, queue_name, beat=SHORT_BEAT) as queue,
+        Worker(queue, lease=LEASE) as worker,
     ):
         server.kill()
         await eventually_async(
             lambda: {"lease", "server"} <= problems(worker.health()),
             "nobody misses the server",
-            timeout=10,
+            timeout=PATIENCE,
         )
         assert worker.health().alive, "a restart of the worker does not bring the server back"
         server.restart()
         await eventually_async(
-            lambda: worker.health().healthy, "it does not recover", timeout=10 + BEAT
+            lambda: worker.health().healthy, "it does not recover", timeout=PATIENCE
         )
 
 
@@ -151,30 +150,36 @@ async def test_a_loop_that_hangs_is_told_from_outside(
     queue: rota.Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "SLUGGISH_S", 0.2)
-    monkeypatch.setattr(workers, "STUCK_S", 0.6)
+    hanging, seen_enough = threading.Event(), threading.Event()
     seen: list[Health] = []
 
     @queue.task
     async def hogs() -> None:
-        until = time.monotonic() + 3
-        while time.monotonic() < until and (not seen or seen[-1].alive):
-            time.sleep(0.02)
+        hanging.set()
+        seen_enough.wait(PATIENCE)
 
     async with Worker(queue, lease=LEASE) as worker:
 
         def watch() -> None:
-            while not seen or seen[-1].alive:
-                seen.append(worker.health())
-                time.sleep(0.01)
+            hanging.wait()
+            eventually(lambda: not worker.health().healthy, "nobody misses the loop")
+            seen.append(worker.health())
+            monkeypatch.setattr(workers, "STUCK_S", 0.2)
+            eventually(lambda: not worker.health().alive, "it is taken for alive")
+            seen.append(worker.health())
 
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
+        def watch_and_end() -> None:
+            try:
+                watch()
+            finally:
+                seen_enough.set()
+
+        watching = asyncio.create_task(asyncio.to_thread(watch_and_end))
         await hogs.enqueue()
-        await asyncio.to_thread(watcher.join, 5)
-        assert not watcher.is_alive()
-        ready_lost = next(one for one in seen if not one.healthy)
-        assert ready_lost.alive
-        assert {"event loop", "process"} <= problems(seen[-1])
+        await watching
+        assert seen[0].alive
+        assert problems(seen[0]) == {"event loop"}
+        assert {"event loop", "process"} <= problems(seen[1])
         await eventually_async(lambda: worker.health().healthy, "it does not recover")
         assert worker.lag < 5
 
@@ -197,7 +202,7 @@ def test_a_queue_is_checked_from_outside(private_server: PrivateServer, queue_na
     server.kill()
     began = time.monotonic()
     assert problems(check(queue, workers=True)) == {"server"}
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < IN_TIME
     server.restart()
     eventually(lambda: check(queue).healthy, "it does not recover")
 
@@ -208,6 +213,6 @@ def test_a_frozen_server_is_told_in_time(private_server: PrivateServer, queue_na
     server.freeze()
     began = time.monotonic()
     assert not check(queue).healthy
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < IN_TIME
     server.thaw()
     assert check(queue).healthy

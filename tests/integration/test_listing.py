@@ -10,6 +10,7 @@ import rota
 from rota.inspector import find_queues
 from tests.support.queues import assert_sound, open_queue, spec, specs
 from tests.support.servers import Server
+from tests.support.times import IN_TIME, LEASE, SHORT_BEAT
 from tests.support.waiting import eventually_async
 
 
@@ -68,7 +69,7 @@ async def test_skip_and_retry(server: Server, queue_name: str) -> None:
 async def test_a_worker_that_is_asked_to_be_quiet_and_then_to_stop(
     server: Server, queue_name: str
 ) -> None:
-    async with open_queue(server, queue_name) as queue:
+    async with open_queue(server, queue_name, beat=SHORT_BEAT) as queue:
         ran: list[int] = []
         gate = asyncio.Event()
 
@@ -78,7 +79,7 @@ async def test_a_worker_that_is_asked_to_be_quiet_and_then_to_stop(
                 await gate.wait()
             ran.append(n)
 
-        worker = rota.Worker(queue, lease=3, concurrency=4)
+        worker = rota.Worker(queue, lease=LEASE, concurrency=4)
         running = asyncio.create_task(worker.run())
         await work.enqueue(1)
         await eventually_async(lambda: worker.running == 1, "the job never ran")
@@ -97,7 +98,7 @@ async def test_a_worker_that_is_asked_to_be_quiet_and_then_to_stop(
         assert (left.waiting, ran) == (1, [1])
         assert not running.done()
         assert await queue.stop(consumer.id)
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, IN_TIME)
         assert await queue.consumers() == []
         assert (await queue.info()).waiting == left.waiting
         assert (await rota.Worker(queue).run(burst=True)).done == left.waiting
@@ -105,7 +106,10 @@ async def test_a_worker_that_is_asked_to_be_quiet_and_then_to_stop(
 
 
 async def test_a_consumer_is_told_what_was_asked(server: Server, queue_name: str) -> None:
-    async with open_queue(server, queue_name) as queue, queue.consumer(lease=3) as consumer:
+    async with (
+        open_queue(server, queue_name, beat=SHORT_BEAT) as queue,
+        queue.consumer(lease=LEASE) as consumer,
+    ):
         assert consumer.asked is None
         assert await queue.stop(consumer.id)
         await eventually_async(lambda: consumer.asked == "stop", "it was never told")

@@ -12,8 +12,9 @@ import rota
 from rota.cli.logs import JsonFormatter
 from rota.worker import Worker
 from tests.conftest import PrivateServer
-from tests.support.queues import LEASE, open_queue
+from tests.support.queues import open_queue
 from tests.support.servers import Server
+from tests.support.times import LEASE, PATIENCE
 from tests.support.waiting import eventually_async
 
 
@@ -157,14 +158,14 @@ async def test_an_outage_is_said_sparingly(
         @queue.task
         async def work() -> None: ...
 
-        async with Worker(queue, lease=1, concurrency=2) as worker:
+        async with Worker(queue, lease=LEASE, concurrency=2) as worker:
             server.kill()
             await eventually_async(
                 lambda: worker.health().problems and queue.station.keeper.errors > 5,
                 "the outage is not noticed",
-                timeout=15,
+                timeout=PATIENCE,
             )
             server.restart()
-            await eventually_async(lambda: worker.health().healthy, "no recovery", timeout=20)
+            await eventually_async(lambda: worker.health().healthy, "no recovery", timeout=PATIENCE)
     said = [record.getMessage() for record in caplog.records]
     assert len(said) < 12, said

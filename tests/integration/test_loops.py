@@ -14,8 +14,9 @@ import pytest
 
 import rota
 from rota.worker import Worker
-from tests.support.queues import BEAT, LEASE, assert_drained, assert_sound, ids, spec, specs
+from tests.support.queues import assert_drained, assert_sound, ids, spec, specs
 from tests.support.servers import Server
+from tests.support.times import FAR_BEAT, IN_TIME, LEASE, PATIENCE
 from tests.support.waiting import eventually
 
 Loops = list["weakref.ref[asyncio.AbstractEventLoop]"]
@@ -24,7 +25,7 @@ Loops = list["weakref.ref[asyncio.AbstractEventLoop]"]
 @pytest.fixture
 def queue(server: Server, queue_name: str) -> rota.Queue:
     """Never closed: its connections have to end with their loops."""
-    return rota.Queue(queue_name, url=server.url, beat=BEAT)
+    return rota.Queue(queue_name, url=server.url, beat=FAR_BEAT)
 
 
 def run(work: Coroutine[Any, Any, Any], loops: Loops | None = None) -> Any:
@@ -60,7 +61,7 @@ def test_consumers_and_workers_live_in_one_loop_after_another(
 
     async def consume() -> None:
         async with queue.consumer(lease=LEASE) as consumer:
-            waiting = asyncio.create_task(consumer.claim(1, wait=5))
+            waiting = asyncio.create_task(consumer.claim(1, wait=IN_TIME))
             await asyncio.sleep(0.02)
             await work.enqueue(0)
             await consumer.complete(await waiting)
@@ -99,20 +100,26 @@ def test_threads_with_loops_of_their_own_and_blocking_callers_side_by_side(
 ) -> None:
     got: list[str] = []
     failures: list[BaseException] = []
+    sent = specs(60)
+    all_taken = threading.Event()
+
+    def note(jobs: list[rota.Job]) -> list[rota.Job]:
+        got.extend(ids(jobs))
+        if len(got) >= len(sent):
+            all_taken.set()
+        return jobs
 
     async def consume() -> None:
         async with queue.consumer(lease=LEASE) as consumer:
-            jobs = await consumer.claim(5, wait=3)
-            while jobs:
-                got.extend(ids(jobs))
-                jobs = await consumer.exchange(done=jobs, n=5, wait=0.4)
+            jobs: list[rota.Job] = []
+            while jobs or not all_taken.is_set():
+                jobs = note(await consumer.exchange(done=jobs, n=5, wait=0.4))
 
     def consume_blocking() -> None:
         with queue.sync.consumer(lease=LEASE) as consumer:
-            jobs = consumer.claim(5, wait=3)
-            while jobs:
-                got.extend(ids(jobs))
-                jobs = consumer.exchange(done=jobs, n=5, wait=0.4)
+            jobs: list[rota.Job] = []
+            while jobs or not all_taken.is_set():
+                jobs = note(consumer.exchange(done=jobs, n=5, wait=0.4))
 
     def safely(work: Callable[[], object]) -> None:
         try:
@@ -124,13 +131,14 @@ def test_threads_with_loops_of_their_own_and_blocking_callers_side_by_side(
     threads = [threading.Thread(target=safely, args=(work,)) for work in works]
     for thread in threads:
         thread.start()
-    sent = specs(60)
     asyncio.run(queue.enqueue_many(sent[:20]))
     queue.sync.enqueue_many(sent[20:40])
     for one in sent[40:]:
         asyncio.run(queue.enqueue(one))
+    all_taken.wait(PATIENCE)
+    all_taken.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(IN_TIME)
     queue.sync.close()
     assert failures == []
     assert sorted(got) == sorted(ids(sent))
@@ -161,7 +169,7 @@ MODULE_QUEUE = rota.Queue("module-queue")
 
 def test_uvloop_does_as_well(valkey: Server, queue_name: str) -> None:
     uvloop = pytest.importorskip("uvloop", reason="no uvloop here: pip install uvloop")
-    queue = rota.Queue(queue_name, url=valkey.url, beat=BEAT)
+    queue = rota.Queue(queue_name, url=valkey.url, beat=FAR_BEAT)
 
     @queue.task
     async def work() -> None: ...
@@ -173,7 +181,7 @@ def test_uvloop_does_as_well(valkey: Server, queue_name: str) -> None:
         began = time.monotonic()
         await work.enqueue()
         while (await queue.info()).totals.get("completed") is None:
-            assert time.monotonic() - began < 0.5
+            assert time.monotonic() - began < IN_TIME
             await asyncio.sleep(0.005)
         worker.stop()
         return (await task).done
@@ -188,7 +196,7 @@ def test_a_loop_that_is_just_dropped_leaks_nothing(
     valkey: Server, queue_name: str, recwarn: pytest.WarningsRecorder
 ) -> None:
     """Closed by hand, without asyncio.run's care for what lives in it."""
-    queue = rota.Queue(queue_name, url=valkey.url, beat=BEAT)
+    queue = rota.Queue(queue_name, url=valkey.url, beat=FAR_BEAT)
     for _ in range(10):
         loop = asyncio.new_event_loop()
         loop.run_until_complete(queue.enqueue(spec()))

@@ -24,8 +24,9 @@ from rota.metrics import queues as queue_metrics
 from rota.metrics.catalogue import OF_QUEUES, OF_WORKERS
 from rota.worker import Worker
 from tests.conftest import PrivateServer
-from tests.support.queues import BEAT, LEASE, open_queue, specs
+from tests.support.queues import open_queue, specs
 from tests.support.servers import Server
+from tests.support.times import IN_TIME, LEASE, SHORT_BEAT
 from tests.support.waiting import eventually, eventually_async
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -33,7 +34,7 @@ Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 @pytest.fixture
 async def queue(server: Server, queue_name: str) -> AsyncIterator[rota.Queue]:
-    async with open_queue(server, queue_name) as queue:
+    async with open_queue(server, queue_name, beat=SHORT_BEAT) as queue:
         yield queue
 
 
@@ -69,7 +70,7 @@ def value(series: Series, name: str, **labels: str) -> float:
 def scrape(url: str, accept: str = "") -> tuple[int, str, str]:
     request = urllib.request.Request(url, headers={"Accept": accept} if accept else {})
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=IN_TIME) as answer:
             return answer.status, answer.headers["Content-Type"], answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -148,6 +149,7 @@ async def test_a_worker_counts_its_jobs_by_task_and_outcome(
         assert dict(buckets)[float("inf")] == 20
 
 
+@pytest.mark.usefixtures("quick_renewals")
 async def test_a_worker_tells_why_it_woke_and_keeps_its_lease(
     server: Server, queue: rota.Queue
 ) -> None:
@@ -166,7 +168,7 @@ async def test_a_worker_tells_why_it_woke_and_keeps_its_lease(
         async def series() -> Series:
             return read((await asyncio.to_thread(scrape, f"{url}/metrics"))[2])
 
-        await eventually_async(parked, "the beat never came", timeout=BEAT * 5)
+        await eventually_async(parked, "the beat never came")
         await wait.enqueue()
         await started.wait()
         assert value(await series(), "rota_worker_busy") == 1
@@ -184,6 +186,7 @@ async def test_a_worker_tells_why_it_woke_and_keeps_its_lease(
         await eventually_async(renewed, "the lease was not renewed")
 
 
+@pytest.mark.usefixtures("quick_renewals")
 async def test_a_lost_lease_and_a_broken_server_are_counted(
     private_server: PrivateServer, queue_name: str
 ) -> None:
@@ -419,7 +422,7 @@ def test_the_port_answers_what_it_is_asked(server: Server, queue_name: str) -> N
         assert scrape(f"{endpoint.url}/healthz")[0] == 503
         request = urllib.request.Request(f"{endpoint.url}/metrics", data=b"x", method="POST")
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(request, timeout=5)
+            urllib.request.urlopen(request, timeout=IN_TIME)
         assert refused.value.code == 501
         refused.value.close()
         port = int(endpoint.url.rpartition(":")[2])

@@ -102,8 +102,9 @@ async def test_no_handler_outlives_a_stop_that_is_cancelled(
                 ended.set()
 
         async def serve() -> None:
-            async with asyncio.timeout(0.5), rota.Worker(queue, grace=25):
+            async with asyncio.timeout(None) as limit, rota.Worker(queue, grace=25):
                 await started.wait()
+                limit.reschedule(asyncio.get_running_loop().time() + 0.2)
 
         await work.enqueue()
         with pytest.raises(TimeoutError):

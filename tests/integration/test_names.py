@@ -18,6 +18,7 @@ from rota.keys import CATALOGUE, Keys
 from tests.model import audit
 from tests.support.queues import assert_sound
 from tests.support.servers import Server
+from tests.support.times import IN_TIME
 
 NFC, NFD = "café", unicodedata.normalize("NFD", "café")
 ODD = [
@@ -112,7 +113,7 @@ async def test_odd_names_wait_out_a_delay(queue: rota.Queue) -> None:
     async with queue.consumer() as consumer:
         jobs: list[rota.Job] = []
         while len(jobs) < len(ODD):
-            found = await consumer.claim(len(ODD), wait=5)
+            found = await consumer.claim(len(ODD), wait=IN_TIME)
             assert found, "the delayed jobs did not come"
             jobs += found
         assert {job.id for job in jobs} == set(ODD)

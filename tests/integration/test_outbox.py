@@ -12,6 +12,7 @@ from rota.errors import LaneFull, PayloadError, Unavailable
 from tests.conftest import PrivateServer
 from tests.support.queues import assert_sound, calls, dump, open_queue, spec
 from tests.support.servers import Server
+from tests.support.times import IN_TIME, PATIENCE
 
 
 def records(server: Server, queue: rota.Queue) -> set[str]:
@@ -124,7 +125,7 @@ async def test_a_lost_server_fails_all_callers_and_none_hangs(
     async with open_queue(server, queue_name) as queue:
         await queue.info()
         server.stop()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(2 * PATIENCE):  # each of two rounds tries for 10 s
             done = await asyncio.gather(
                 *(queue.enqueue(spec()) for _ in range(10)), return_exceptions=True
             )
@@ -137,7 +138,7 @@ async def test_the_loops_end_leaves_no_caller_hanging(valkey: Server, queue_name
         await queue.info()
         callers = [asyncio.create_task(queue.enqueue(spec())) for _ in range(20)]
         carrier = queue.link.outbox
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(IN_TIME):
             while carrier._round is None:  # noqa: ASYNC110 (it lasts for one call)
                 await asyncio.sleep(0)
         carrier._round.cancel()

@@ -15,8 +15,9 @@ from rota.model import Exchanged
 from rota.scripting import Operation
 from rota.store import Store
 from rota.worker import Worker
-from tests.support.queues import LEASE, assert_drained, held_on_server, open_queue
+from tests.support.queues import assert_drained, held_on_server, open_queue
 from tests.support.servers import Server
+from tests.support.times import IN_TIME, LEASE
 
 Watch = Callable[[str, str, dict[str, Any]], None]
 
@@ -138,7 +139,7 @@ async def test_an_entry_cancelled_before_its_first_step_frees_its_slot_and_goes_
     loop.set_task_factory(factory)
     try:
         drained = await asyncio.wait_for(
-            Worker(queue, concurrency=1, lease=LEASE).run(burst=True), 10
+            Worker(queue, concurrency=1, lease=LEASE).run(burst=True), IN_TIME
         )
     finally:
         loop.set_task_factory(None)
@@ -160,6 +161,6 @@ async def test_a_broken_record_in_the_middle_leaves_no_slot_behind(
     await queue.enqueue_many(bad)
     await queue.enqueue_many(work.spec(n) for n in range(4, 8))
     worker = Worker(queue, concurrency=2, lease=LEASE)
-    await asyncio.wait_for(worker.run(burst=True), 10)
+    await asyncio.wait_for(worker.run(burst=True), IN_TIME)
     assert sorted(ran) == list(range(8))
     assert (await queue.info()).dead == 5

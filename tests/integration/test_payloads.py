@@ -21,6 +21,7 @@ from rota.errors import ConfigError, PayloadError
 from rota.keys import Keys
 from tests.support.queues import assert_sound
 from tests.support.servers import Server
+from tests.support.times import IN_TIME
 
 MIB = 1024 * 1024
 
@@ -184,7 +185,7 @@ async def test_plain_values_come_back_equal(queue: rota.Queue, path: str) -> Non
     found: dict[str, Any] = {}
     async with queue.consumer(prefetch=100) as consumer:
         while len(found) < len(SURVIVE):
-            jobs = await consumer.claim(100, wait=5)
+            jobs = await consumer.claim(100, wait=IN_TIME)
             assert jobs, "the jobs did not come"
             if path == "retried" and jobs[0].attempt == 1:
                 await consumer.retry(jobs, delay=0)
@@ -240,7 +241,7 @@ async def test_the_server_never_reads_the_payload(queue: rota.Queue) -> None:
     seen: list[bytes] = []
     async with queue.consumer() as consumer:
         while len(seen) < 3:
-            jobs = await consumer.claim(10, wait=5)
+            jobs = await consumer.claim(10, wait=IN_TIME)
             assert jobs
             for job in jobs:
                 if job.attempt == 1:

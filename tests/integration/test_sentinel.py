@@ -13,6 +13,7 @@ import redis
 import rota
 from tests.conftest import PrivateServer
 from tests.support.binaries import valkey_server
+from tests.support.times import IN_TIME
 from tests.support.waiting import eventually
 
 
@@ -37,7 +38,7 @@ def sentinel(private_server: PrivateServer, tmp_path: Path) -> Iterator[str]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        with redis.Redis(port=port, socket_timeout=2) as client:
+        with redis.Redis(port=port, socket_timeout=IN_TIME) as client:
             eventually(lambda: _knows(client), "the sentinel does not start")
         yield f"127.0.0.1:{port}"
     finally:

@@ -95,10 +95,11 @@ async def test_drain_takes_several_queues(rota_url: str) -> None:
 
 async def test_drain_gives_up_in_time_and_gives_back_what_it_had(rota_url: str) -> None:
     queue = a_queue(rota_url)
-    cancelled = []
+    started, cancelled = list[int](), list[int]()
 
     @queue.task
     async def forever() -> None:
+        started.append(1)
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -108,7 +109,7 @@ async def test_drain_gives_up_in_time_and_gives_back_what_it_had(rota_url: str) 
     await queue.enqueue_many(forever.spec() for _ in range(3))
     with pytest.raises(TimeoutError, match=r"not done within 0.5 s; .*orders: 3"):
         await drain(queue, timeout=0.5, concurrency=2)
-    assert len(cancelled) == 2
+    assert len(cancelled) == len(started) <= 2
     info = await queue.info()
     assert (info.waiting, info.running, info.consumers) == (3, 0, 0)
 

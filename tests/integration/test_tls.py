@@ -11,9 +11,11 @@ import pytest
 import trustme
 
 import rota
-from rota.errors import Unavailable
+from rota.errors import ConfigError, Unavailable
 from tests.support.proxy import Proxy
 from tests.support.servers import Server
+from tests.support.times import FAR_BEAT, LEASE, PATIENCE
+from tests.support.waiting import eventually_async
 
 LARGE = "x" * 900_000
 """More than one TLS record, and more than a socket takes at once."""
@@ -49,7 +51,7 @@ async def test_jobs_travel_over_tls(front: Proxy, queue_name: str) -> None:
     async def note(text: str) -> None:
         seen.put_nowait(len(text))
 
-    async with asyncio.timeout(20), rota.Worker(queue):
+    async with asyncio.timeout(PATIENCE), rota.Worker(queue):
         await note.enqueue("awake")
         assert await seen.get() == 5
         await asyncio.to_thread(note.sync.enqueue, LARGE)
@@ -82,3 +84,27 @@ async def test_a_certificate_nobody_vouches_for_is_refused(front: Proxy, queue_n
     with pytest.raises(Unavailable, match=r"(?i)certificate"):
         await asyncio.to_thread(lambda: queue.sync.info())
     await queue.close()
+
+
+@pytest.mark.usefixtures("trusted")
+async def test_who_leaves_over_tls_waits_for_no_beat(
+    front: Proxy, queue_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A wait at the doorbell cannot be ended from outside over TLS: it is short, and none fails."""
+    queue = rota.Queue(queue_name, url=front.url, beat=FAR_BEAT)
+    async with asyncio.timeout(PATIENCE):
+        async with rota.Worker(queue, lease=LEASE):
+            await _parked(queue)
+        async with queue.consumer(lease=LEASE) as consumer:
+            claim = asyncio.create_task(consumer.claim(wait=LEASE))
+            await _parked(queue)
+        with pytest.raises(ConfigError, match="with"):
+            await claim
+        assert await queue.consumers() == []
+    assert [record.getMessage() for record in caplog.records] == []
+    await queue.close()
+
+
+async def _parked(queue: rota.Queue) -> None:
+    metronome = queue.station.metronome()
+    await eventually_async(lambda: metronome._parked_at is not None, "it waits at the doorbell")

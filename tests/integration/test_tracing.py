@@ -18,8 +18,9 @@ from rota import tracing
 from rota.jobspec import Header
 from rota.model import parse_record
 from rota.worker import Worker
-from tests.support.queues import LEASE, open_queue, spec
+from tests.support.queues import open_queue, spec
 from tests.support.servers import Server
+from tests.support.times import LEASE
 from tests.support.waiting import eventually_async
 
 

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -19,8 +20,6 @@ from rota.worker import Drained, Worker
 from tests.conftest import PrivateServer
 from tests.support.proxy import Proxy
 from tests.support.queues import (
-    BEAT,
-    LEASE,
     assert_drained,
     assert_sound,
     commands_sent,
@@ -29,6 +28,7 @@ from tests.support.queues import (
     open_queue,
 )
 from tests.support.servers import Server
+from tests.support.times import IN_TIME, LEASE, PATIENCE
 from tests.support.waiting import eventually_async
 
 
@@ -109,8 +109,8 @@ async def test_a_failing_job_backs_off_and_ends_dead_with_its_error(
         )
     assert [attempt for _, attempt in starts] == [1, 2, 3]
     first, second = (b[0] - a[0] for a, b in itertools.pairwise(starts))
-    assert 0.09 < first < 0.3
-    assert 0.19 < second < 0.4
+    assert first > 0.09
+    assert second > 0.19
     info = await queue.job(done.id).info()
     assert info is not None
     assert info.attempts == 3
@@ -261,7 +261,7 @@ async def test_a_sequences_next_job_starts_after_the_acceptance_of_the_one_befor
         await eventually_async(
             lambda: dump(server, queue).counts("stats").get("completed") == len(jobs),
             "not all jobs were done",
-            timeout=10,
+            timeout=PATIENCE,
         )
     expected = [0, 1, 1, 2, 3, 4, 4, 5, 6, 7, 7, 8]
     assert starts == dict.fromkeys("abcd", expected)
@@ -390,7 +390,7 @@ async def test_an_idle_worker_costs_next_to_nothing(server: Server, queue: rota.
         await asyncio.sleep(0.3)
         before = commands_sent(server)
         await asyncio.sleep(1.0)
-        assert commands_sent(server) - before <= 12  # beats, looks, renewals on the short clock
+        assert commands_sent(server) - before <= 2  # no beat, no renewal is due
 
 
 @pytest.mark.legs("valkey")
@@ -403,18 +403,16 @@ async def test_idle_queues_of_one_worker_do_not_squeeze_each_other(
 
         @two.task
         async def work() -> None:
-            ran.append(time.monotonic())
+            ran.append(1)
 
         async with working(one, two, slots=slots):
             await asyncio.sleep(0.3)
             before = commands_sent(server)
             await asyncio.sleep(1.0)
             sent = commands_sent(server) - before
-            assert sent <= 15  # beats, looks and renewals of two queues, on the short clock
-            began = time.monotonic()
+            assert sent <= 4  # no beat, no renewal is due
             await work.enqueue()
             await eventually_async(lambda: ran, "an idle queue's job does not run")
-            assert ran[0] - began < 0.1
 
 
 @pytest.mark.legs("valkey")
@@ -423,9 +421,9 @@ async def test_a_queue_whose_worker_is_full_is_served_by_another(
 ) -> None:
     """The full process holds the bell of a queue it cannot serve: it passes it on."""
     async with (
-        open_queue(server, queue_name, beat=10) as busy,
-        open_queue(server, queue_name + "2", beat=10) as other,
-        open_queue(server, queue_name + "2", beat=10) as elsewhere,
+        open_queue(server, queue_name) as busy,
+        open_queue(server, queue_name + "2") as other,
+        open_queue(server, queue_name + "2") as elsewhere,
     ):
         release, where = asyncio.Event(), []
 
@@ -449,11 +447,9 @@ async def test_a_queue_whose_worker_is_full_is_served_by_another(
             )
             for n in range(1, 6):
                 await work.enqueue()
-                await eventually_async(
-                    lambda n=n: len(where) == n, "nobody runs the job", timeout=1
-                )
+                await eventually_async(lambda n=n: len(where) == n, "nobody runs the job")
             await other.enqueue(work.options(delay=0.2).spec())
-            await eventually_async(lambda: len(where) == 6, "nobody keeps the time", timeout=1)
+            await eventually_async(lambda: len(where) == 6, "nobody keeps the time")
             release.set()
         assert where == ["free"] * 6
 
@@ -513,7 +509,7 @@ async def test_a_stop_gives_back_what_does_not_end_in_time(
     began = time.monotonic()
     async with working(queue, slots=2, grace=0.4):
         await started.wait()
-    assert time.monotonic() - began < 0.4 + 1
+    assert time.monotonic() - began < IN_TIME
     found = assert_sound(server, queue)
     assert found.counts("stats").get("running", 0) == 0
     assert found.get("attempts") == found.get("deaths") == {}
@@ -522,7 +518,10 @@ async def test_a_stop_gives_back_what_does_not_end_in_time(
 
 @pytest.mark.legs("valkey")
 async def test_a_claim_on_its_way_at_the_stop_is_given_back_unrun(
-    valkey: Server, proxy: Callable[[Server], Proxy], queue_name: str
+    valkey: Server,
+    proxy: Callable[[Server], Proxy],
+    queue_name: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     between = proxy(valkey)
     async with open_queue(between.url, queue_name) as queue:
@@ -539,12 +538,20 @@ async def test_a_claim_on_its_way_at_the_stop_is_given_back_unrun(
         await warm.enqueue()
         await burst(queue)
         await queue.enqueue_many(work.spec() for _ in range(3))
-        async with working(queue, slots=2):
-            between.delay(0.2)
+        exchange = queue.link.store.exchange
+
+        def unheard(*args: Any, **settings: Any) -> Any:
+            between.silent(replies_only=True)
+            return exchange(*args, **settings)
+
+        monkeypatch.setattr(queue.link.store, "exchange", unheard)
+        async with working(queue, slots=2) as worker:
             await eventually_async(
                 lambda: dump(valkey, queue).counts("stats").get("running") == 2, "no claim arrives"
             )
-        between.pass_through()
+            monkeypatch.undo()
+            worker.stop()
+            between.pass_through()
         assert ran == []
         found = assert_sound(valkey, queue)
         assert found.counts("stats")["waiting"] == 3
@@ -573,7 +580,7 @@ async def test_a_stop_in_mid_air_loses_no_job(server: Server, queue: rota.Queue)
         worker.stop()
         await asyncio.gather(run, publishing)
     async with working(queue):
-        await eventually_async(lambda: len(ran) == 60, "a job was lost", timeout=2)
+        await eventually_async(lambda: len(ran) == 60, "a job was lost")
     assert set(ran.values()) == {1}
     assert_drained(server, queue, done=60)
 
@@ -589,6 +596,7 @@ async def lose(server: Server, queue: rota.Queue) -> set[str]:
     return ids
 
 
+@pytest.mark.usefixtures("quick_renewals")
 async def test_a_worker_that_lost_its_lease_cancels_and_starts_anew(
     server: Server, queue: rota.Queue
 ) -> None:
@@ -610,7 +618,7 @@ async def test_a_worker_that_lost_its_lease_cancels_and_starts_anew(
         await eventually_async(lambda: events == ["start"], "the job does not start")
         await lose(server, queue)
         await eventually_async(
-            lambda: events == ["start", "cancelled", "start", "end"], f"{events}", timeout=3 * LEASE
+            lambda: events == ["start", "cancelled", "start", "end"], f"{events}"
         )
         await eventually_async(
             lambda: dump(server, queue).counts("stats").get("completed") == 1, "it is not done"
@@ -619,6 +627,7 @@ async def test_a_worker_that_lost_its_lease_cancels_and_starts_anew(
 
 
 @pytest.mark.legs("valkey")
+@pytest.mark.usefixtures("quick_renewals")
 @pytest.mark.parametrize("kind", ["async", "plain"])
 async def test_a_run_that_outlives_its_lease_does_not_settle_the_second_run(
     server: Server, queue: rota.Queue, kind: str
@@ -641,7 +650,7 @@ async def test_a_run_that_outlives_its_lease_does_not_settle_the_second_run(
     def in_thread() -> None:
         run = events.count("start")
         events.append("start")
-        assert may_end[run].wait(10)
+        assert may_end[run].wait(PATIENCE)
         events.append("end")
 
     task = queue.task(on_loop if kind == "async" else in_thread)
@@ -649,7 +658,7 @@ async def test_a_run_that_outlives_its_lease_does_not_settle_the_second_run(
     async with working(queue, grace=1):
         await eventually_async(lambda: events == ["start"], "the job does not start")
         await lose(server, queue)
-        await eventually_async(lambda: events == ["start"] * 2, "no second run", timeout=3 * LEASE)
+        await eventually_async(lambda: events == ["start"] * 2, "no second run")
         may_end[0].set()
         await eventually_async(lambda: "end" in events, "the first run does not end")
         await asyncio.sleep(0.1)
@@ -678,7 +687,7 @@ async def test_a_stop_does_not_wait_for_a_server_that_is_gone(
             )
             await asyncio.to_thread(server.kill)
             stopped = time.monotonic()
-        assert time.monotonic() - stopped < 0.8 + 5
+        assert time.monotonic() - stopped < IN_TIME
 
 
 async def test_a_worker_survives_a_restart_of_its_server(
@@ -698,12 +707,10 @@ async def test_a_worker_survives_a_restart_of_its_server(
             await eventually_async(lambda: len(ran) > 30, "nothing runs")
             await asyncio.to_thread(server.kill)
             await asyncio.to_thread(server.restart)
-            await eventually_async(lambda: len(ran) == 300, "it does not resume", timeout=5)
+            await eventually_async(lambda: len(ran) == 300, "it does not resume")
             await asyncio.to_thread(server.restart)  # idle this time
-            began = time.monotonic()
             await work.enqueue(300)
-            await eventually_async(lambda: ran[300], "it does not resume", timeout=5)
-            assert time.monotonic() - began < 2 * BEAT
+            await eventually_async(lambda: ran[300], "it does not resume")
         assert sum(ran.values()) - len(ran) <= 2 * 4, "more ran twice than were in flight"
         assert_drained(server, queue, done=301)
 
@@ -731,7 +738,6 @@ async def test_a_worker_reconciles_claims_of_unknown_outcome(
             await eventually_async(
                 lambda: dump(valkey, queue).counts("stats").get("completed") == 200,
                 "not all jobs were done",
-                timeout=10,
             )
             assert all(not held for held in held_on_server(valkey, queue).values())
         assert between.dropped >= 5

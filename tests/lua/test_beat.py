@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rota import scripts
@@ -10,7 +12,9 @@ from tests.lua.conftest import Desk
 
 pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the model test's
 
-UNCHANGED = {"default_weight": "", "ceiling": "", "dead_max": "", "dead_age": ""}
+UNCHANGED: dict[str, Any] = {
+    "default_weight": "", "ceiling": "", "dead_max": "", "dead_age": "", "declared": False,
+}  # fmt: skip
 
 
 def test_a_beat_brings_back_what_is_due_by_pages(desk: Desk) -> None:

@@ -8,7 +8,9 @@ import pytest
 
 from rota import scripts
 from rota.errors import ConfigError, LaneFull
+from rota.keys import Keys
 from rota.limits import Rate, Template
+from rota.scripting import Operation
 from tests.lua.conftest import Desk
 
 pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the model test's
@@ -55,7 +57,25 @@ def test_an_unknown_template_is_refused_before_anything_changes(desk: Desk) -> N
         lane(desk, "a", ceiling=1, template="fre")
     assert not desk.hash("glimit")
     with pytest.raises(ConfigError, match="given 'fre'"):
-        desk.run(desk.store.set_lanes({"a": {"template": "fre"}, "b": {"ceiling": 1}}))
+        desk.run(desk.store.set_lanes({"a": {"ceiling": 1}, "b": {"template": "fre"}}))
+    assert not desk.hash("glimit")
+
+
+def test_a_template_dropped_while_lanes_are_changed_is_told(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template(desk, "free", ceiling=2)
+    desk.run(desk.store.set_lanes({"a": {"template": "free"}, "b": {"template": None}}))
+    assert desk.hash("gtemplate") == {"a": "free"}
+
+    def just_before(keys: Keys) -> Operation[dict[str, Template]]:
+        yield from ()
+        return {"gone": Template()}
+
+    monkeypatch.setattr(scripts, "templates", just_before)
+    with pytest.raises(ConfigError, match="given 'gone'"):
+        desk.run(desk.store.set_lanes({"a": {"template": "gone"}, "b": {"ceiling": 1}}))
+    assert desk.hash("gtemplate") == {"a": "free"}
     assert desk.hash("glimit") == {"b": "1"}
 
 
@@ -254,3 +274,13 @@ def test_pausing_the_queue_again_replaces_end_and_reason(desk: Desk) -> None:
     assert desk.run(desk.store.open_gate()) is False
     assert desk.claim() == [["j1"]]
     assert not desk.zset("blocked")
+
+
+def test_a_template_is_not_named_like_the_removal_of_one(desk: Desk) -> None:
+    for call in (
+        desk.store.set_template("-", ceiling=1),
+        desk.store.drop_template("-"),
+        desk.store.lane_set("a", template="-"),
+    ):
+        with pytest.raises(ConfigError, match="given '-'"):
+            desk.run(call)

@@ -12,6 +12,7 @@ import threading
 import time
 from pathlib import Path
 
+from tests.support.times import IN_TIME, PATIENCE
 from tests.support.waiting import eventually
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -51,7 +52,7 @@ class Program:
     def errors(self) -> str:
         return "".join(self._errors)
 
-    def says(self, text: str, timeout: float = 15.0) -> None:
+    def says(self, text: str, timeout: float = PATIENCE) -> None:
         """Waits until stderr holds `text`."""
         eventually(
             lambda: text in self.errors or self._check_alive(text),
@@ -61,7 +62,7 @@ class Program:
 
     def _check_alive(self, text: str) -> bool:
         if self.process.poll() is not None:
-            self._reader.join(5)
+            self._reader.join(IN_TIME)
             if text not in self.errors:
                 raise RuntimeError(
                     f"ended with {self.process.returncode} before {text!r}:\n{self.errors}"
@@ -74,16 +75,16 @@ class Program:
         self.process.send_signal(number)
         return sent
 
-    def wait(self, timeout: float = 20.0) -> int:
+    def wait(self, timeout: float = PATIENCE) -> int:
         code = self.process.wait(timeout)
-        self._reader.join(5)
+        self._reader.join(IN_TIME)
         return code
 
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(10)
-        self._reader.join(10)
+        self.process.wait(IN_TIME)
+        self._reader.join(IN_TIME)
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             if pipe is not None:
                 pipe.close()

@@ -13,6 +13,7 @@ import pytest
 from rota.jobspec import JobSpec
 from rota.queue import Queue
 from tests.process.programs import Programs
+from tests.support.times import PATIENCE
 
 
 def bury(queue: Queue, specs: Iterable[JobSpec], reason: str = "it broke") -> None:
@@ -145,7 +146,7 @@ def test_discarding_asks_first(rota: Programs, queue: Queue) -> None:
         )
         os.close(theirs)
         os.write(ours, f"{answer}\n".encode())
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=PATIENCE)
         os.close(ours)
         assert b"for good?" in said
         assert (process.returncode == 0) == (answer == "y")

@@ -22,6 +22,7 @@ from rota.queue import Queue
 from tests.process.conftest import Here
 from tests.process.programs import Programs
 from tests.support.servers import Server
+from tests.support.times import PATIENCE
 from tests.support.waiting import eventually
 
 
@@ -216,7 +217,7 @@ def test_jobs_arrive_while_the_input_is_open(rota: Programs, queue: Queue) -> No
     for n in range(2500):
         program.process.stdin.write(f'{{"n": {n}}}\n')
     program.process.stdin.flush()
-    eventually(lambda: queue.sync.info().waiting >= 2000, "the first jobs are in", timeout=15)
+    eventually(lambda: queue.sync.info().waiting >= 2000, "the first jobs are in", timeout=PATIENCE)
     program.process.stdin.close()
     assert program.wait() == 0
     assert queue.sync.info().waiting == 2500
@@ -395,7 +396,7 @@ def test_an_interrupt_says_how_far_it_got(rota: Programs, queue: Queue) -> None:
     assert program.process.stdout is not None
     program.process.stdin.write('{"n": 1}\n' * 2500)
     program.process.stdin.flush()
-    eventually(lambda: queue.sync.info().waiting == 2000, "2,000 jobs are in", timeout=15)
+    eventually(lambda: queue.sync.info().waiting == 2000, "2,000 jobs are in", timeout=PATIENCE)
     program.signal(signal.SIGINT)
     assert program.wait() == 130
     said = program.process.stdout.read()
@@ -414,7 +415,7 @@ def test_a_terminal_gets_a_progress_bar(rota: Programs, queue: Queue, tmp_path: 
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=theirs,
-        timeout=20,
+        timeout=PATIENCE,
     )
     os.close(theirs)
     shown = b""

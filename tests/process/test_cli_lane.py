@@ -13,6 +13,7 @@ from rota.queue import Queue
 from rota.timing import duration
 from tests.process.conftest import Here
 from tests.process.programs import Programs
+from tests.support.times import PATIENCE
 
 
 def fill(queue: Queue) -> None:
@@ -140,7 +141,7 @@ def test_a_terminal_gets_a_table_without_colours_if_so_wished(rota: Programs, qu
         except OSError:
             break
     os.close(ours)
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE) == 0
     assert process.stderr is not None
     assert process.stderr.read() == b""
     process.stderr.close()

@@ -15,6 +15,7 @@ from rota.queue import Queue
 from tests.process.conftest import Here
 from tests.process.programs import Program, Programs
 from tests.support.node import free_port
+from tests.support.times import PATIENCE
 from tests.support.waiting import eventually
 
 
@@ -129,7 +130,7 @@ def test_each_process_has_a_port_of_its_own(rota: Programs, queue: Queue) -> Non
     port = free_port()
     program = rota.start("worker", "app:queue", "-p", 2, ROTA_METRICS_PORT=str(port))
     eventually(
-        lambda: program.errors.count("rota.worker: working") == 2, "not both work", timeout=20
+        lambda: program.errors.count("rota.worker: working") == 2, "not both work", timeout=PATIENCE
     )
     for number in range(2):
         assert get(f"http://127.0.0.1:{port + number}/readyz")[0] == 200

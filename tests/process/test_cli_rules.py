@@ -15,6 +15,7 @@ from rota.jobspec import JobSpec
 from rota.queue import Queue
 from tests.process.conftest import Here
 from tests.process.programs import Programs
+from tests.support.times import PATIENCE
 
 ROOT: Any = get_command(app)
 ORDER_BY = "ROTA_ORDER_BY"
@@ -143,7 +144,7 @@ def test_a_reader_that_goes_away_is_no_error(rota: Programs, queue: Queue) -> No
     process.stdout.close()
     said = process.stderr.read()
     process.stderr.close()
-    assert process.wait(20) in (0, 1)
+    assert process.wait(PATIENCE) in (0, 1)
     assert b"Traceback" not in said
 
 

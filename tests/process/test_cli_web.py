@@ -14,6 +14,7 @@ from rota.queue import Queue
 from tests.process.conftest import Here
 from tests.process.programs import Program, Programs
 from tests.support.queues import spec
+from tests.support.times import PATIENCE
 from tests.support.waiting import eventually
 
 
@@ -114,14 +115,14 @@ def test_dev_runs_a_worker_that_follows_the_code(rota: Programs, queue: Queue) -
     dev = rota.start("dev", "app:queue", "--port", "0")
     address = address_of(dev, "rota.worker: working")
     queue.sync.enqueue(spec(payload=b"[1]"))
-    eventually(lambda: said(rota) == ["before"], "the job does not run", timeout=15)
+    eventually(lambda: said(rota) == ["before"], "the job does not run", timeout=PATIENCE)
     assert fetch(f"{address}q/{queue.name}/workers")[0] == 200
 
     rota.module("this is no Python")
     dev.says("the worker has ended; it starts again when the code changes")
     rota.module(APP.format(word="after"))
     queue.sync.enqueue(spec(payload=b"[2]"))
-    eventually(lambda: said(rota) == ["before", "after"], "it does not follow", timeout=15)
+    eventually(lambda: said(rota) == ["before", "after"], "it does not follow", timeout=PATIENCE)
     dev.signal(signal.SIGINT)
     assert dev.wait() == 0
     assert queue.sync.consumers() == []
@@ -138,7 +139,7 @@ def test_dev_takes_its_worker_with_it_when_killed(rota: Programs, queue: Queue) 
     assert len(queue.sync.consumers()) == 1
     dev.signal(signal.SIGKILL)
     dev.wait()
-    eventually(lambda: queue.sync.consumers() == [], "the worker goes on", timeout=15)
+    eventually(lambda: queue.sync.consumers() == [], "the worker goes on", timeout=PATIENCE)
 
 
 def test_dev_says_what_is_wrong_with_the_module(here: Here, rota: Programs) -> None:

@@ -17,6 +17,7 @@ from tests.process.conftest import Here
 from tests.process.programs import Programs
 from tests.process.schemas import CheckRow, ConsumerRow, LaneRow, rows
 from tests.support.servers import Server
+from tests.support.times import PATIENCE
 from tests.support.waiting import eventually
 
 MODULE = """
@@ -145,23 +146,23 @@ def test_top_lives_on_a_screen_of_its_own(rota: Programs, queue: Queue, end: str
         return text in shown
 
     try:
-        eventually(lambda: shows(b"13 waiting"), "it shows nothing", timeout=15)
+        eventually(lambda: shows(b"13 waiting"), "it shows nothing", timeout=PATIENCE)
         assert b"\x1b[?1049h" in shown
         assert b"[red]odd[/]" in shown
         queue.sync.enqueue(JobSpec(task="t", lane="new"))
-        eventually(lambda: shows(b"14 waiting"), "it stands still", timeout=15)
+        eventually(lambda: shows(b"14 waiting"), "it stands still", timeout=PATIENCE)
         if end == "q":
             os.write(ours, b"xq")
         else:
             process.send_signal(signal.SIGINT)
-        eventually(lambda: shows(b"\x1b[?1049l"), "the screen stays", timeout=15)
-        assert process.wait(15) == 0
+        eventually(lambda: shows(b"\x1b[?1049l"), "the screen stays", timeout=PATIENCE)
+        assert process.wait(PATIENCE) == 0
         assert process.stderr is not None
         assert process.stderr.read() == b""
     finally:
         if process.poll() is None:
             process.kill()
-            process.wait(10)
+            process.wait(PATIENCE)
         if process.stderr is not None:
             process.stderr.close()
         os.close(ours)

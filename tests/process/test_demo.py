@@ -27,6 +27,7 @@ from rota.cli.demo_load import (
 from rota.cli.demo_report import Report, reckon
 from rota.cli.demo_run import Book, End, Run
 from rota.model import QueueInfo
+from tests.support.times import IN_TIME, PATIENCE
 from tests.support.waiting import eventually
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -67,7 +68,12 @@ def processes_naming(path: Path) -> list[str]:
 def nothing_left(tmp: Path) -> None:
     assert not list(tmp.iterdir()), "a directory was left"
     if sys.platform == "linux":
-        eventually(lambda: not processes_naming(tmp), "a process was left", timeout=2)
+        eventually(lambda: not processes_naming(tmp), "a process was left")
+
+
+def complaints(err: bytes) -> str:
+    """What was said on standard error, but for the loop's remarks on what took long."""
+    return re.sub(r"^Executing <.*> took [\d.]+ seconds\n", "", err.decode(), flags=re.MULTILINE)
 
 
 def figure(text: str, name: str) -> int:
@@ -80,7 +86,7 @@ def test_it_ends_by_itself_and_says_who_waited_how_long(tmp_path: Path) -> None:
     demo = start(tmp_path, "--seconds", "6")
     out, err = demo.communicate(timeout=50)
     text = out.decode()
-    assert (demo.returncode, err.decode()) == (0, "")
+    assert (demo.returncode, complaints(err)) == (0, "")
     assert not CONTROL.search(text)
     jobs = figure(text, "jobs in")
     assert jobs == len(make_load(7, 6)) > 2000
@@ -117,10 +123,10 @@ def test_a_signal_ends_it_soon_with_what_is_known(tmp_path: Path, which: signal.
         seen += demo.stdout.readline()
     sent = time.monotonic()
     demo.send_signal(which)
-    out, err = demo.communicate(timeout=20)
+    out, err = demo.communicate(timeout=PATIENCE)
     took = time.monotonic() - sent
-    assert (demo.returncode, err.decode()) == (0, "")
-    assert took < 5, "generous for a loaded machine; it takes well under two seconds"
+    assert (demo.returncode, complaints(err)) == (0, "")
+    assert took < IN_TIME, "it goes on to its end"
     text = out.decode()
     assert "Stopped early" in text
     rest = figure(text, "still in the queue")
@@ -146,7 +152,7 @@ def test_in_a_terminal_it_draws_a_table_in_place(tmp_path: Path) -> None:
                 break
             shown += chunk
     os.close(ours)
-    assert (demo.communicate(timeout=10)[1], demo.returncode) == (b"", 0)
+    assert (complaints(demo.communicate(timeout=PATIENCE)[1]), demo.returncode) == ("", 0)
     text = shown.decode()
     assert "\x1b[1A" in text, "it is redrawn in place"
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l"), "the cursor is shown again"
@@ -163,7 +169,7 @@ def test_a_reader_that_leaves_ends_it(tmp_path: Path) -> None:
     assert demo.stdout is not None
     demo.stdout.readline()
     demo.stdout.close()
-    assert demo.wait(timeout=20) != 0
+    assert demo.wait(timeout=PATIENCE) != 0
     assert demo.stderr is not None
     with demo.stderr:
         assert b"Traceback" not in demo.stderr.read()

@@ -27,6 +27,7 @@ from redis.retry import Retry
 
 from rota.embedded import EmbeddedServer, acquire, find_server, locks, running
 from rota.errors import ConfigError, ServerTooOld, Unavailable
+from tests.support.times import IN_TIME, PATIENCE
 from tests.support.waiting import eventually
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -67,7 +68,7 @@ class User:
         """Waits for the next line: the answer to the start, then to each `ensure`."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline().strip()
-        assert line, self.process.communicate(timeout=10)[1]
+        assert line, self.process.communicate(timeout=PATIENCE)[1]
         return Path(line)
 
     def ensure(self) -> Path:
@@ -112,7 +113,9 @@ class Home:
                 user.kill()
         paths = {self.data, *(server.path for server in self._servers)}
         try:
-            eventually(lambda: not any(map(running, paths)), f"one is left: {paths}", timeout=15)
+            eventually(
+                lambda: not any(map(running, paths)), f"one is left: {paths}", timeout=PATIENCE
+            )
         finally:
             self._kill_left()
             shutil.rmtree(self.root)
@@ -217,8 +220,8 @@ def test_with_the_last_user_processes_and_socket_go_and_the_data_stays(home: Hom
     with client(socket) as redis:
         redis.set("kept", "1")
     user.leave()
-    eventually(lambda: not alive(pid), "the server is left", timeout=10)
-    eventually(lambda: not alive(supervisor), "the supervisor is left", timeout=10)
+    eventually(lambda: not alive(pid), "the server is left", timeout=PATIENCE)
+    eventually(lambda: not alive(supervisor), "the supervisor is left", timeout=PATIENCE)
     assert not socket.exists()
     with client(home.acquire().socket) as redis:
         assert redis.get("kept") == "1"
@@ -234,7 +237,7 @@ def test_several_uses_in_one_process_count_as_one_user(home: Home) -> None:
         servers[0].ensure()
     with servers[1]:
         pass
-    eventually(lambda: not running(home.data), "the server is left", timeout=10)
+    eventually(lambda: not running(home.data), "the server is left", timeout=PATIENCE)
 
 
 def test_a_relative_path_counts_from_the_directory_of_the_acquire(
@@ -349,7 +352,7 @@ def test_a_kill_loses_no_acknowledged_write(home: Home, strike: Callable[[Path],
             writer.advance()
             pid = server_pid(server.socket)
             strike(server.socket)
-            eventually(lambda: not alive(pid), "the old server stays", timeout=10)
+            eventually(lambda: not alive(pid), "the old server stays", timeout=PATIENCE)
             writer.advance()
             assert server_pid(server.socket) != pid
     finally:
@@ -377,7 +380,7 @@ def test_a_killed_last_user_leaves_no_process(home: Home) -> None:
     user = home.user()
     pid = server_pid(user.socket())
     user.kill()
-    eventually(lambda: not running(home.data), "the server is left", timeout=10)
+    eventually(lambda: not running(home.data), "the server is left", timeout=PATIENCE)
     assert not alive(pid)
 
 
@@ -399,7 +402,9 @@ def test_a_server_nobody_waits_for_any_more_ends_at_once(home: Home) -> None:
             fd = lock.fileno()
             command = [sys.executable, "-I", "-S", script, *words, str(fd)]
             # Its output ends when the supervisor does; a server that missed the order takes 10 s.
-            subprocess.run(command, pass_fds=[fd], stdout=subprocess.PIPE, timeout=5, check=True)
+            subprocess.run(
+                command, pass_fds=[fd], stdout=subprocess.PIPE, timeout=IN_TIME, check=True
+            )
         assert not running(home.data)
 
 
@@ -456,7 +461,7 @@ def test_a_truncated_tail_of_the_append_only_file_loads(home: Home) -> None:
 def test_a_server_that_outlived_its_supervisor_is_ended_first(home: Home) -> None:
     """Where the system has no signal for a dead parent, such a server may be there."""
     home.acquire().close()
-    eventually(lambda: not running(home.data), "the server is left", timeout=10)
+    eventually(lambda: not running(home.data), "the server is left", timeout=PATIENCE)
     socket = home.data / "server.sock"
     with locks.FileLock(home.data / "server.lock") as lock:
         assert lock.try_exclusive()
@@ -473,7 +478,7 @@ def test_a_server_that_outlived_its_supervisor_is_ended_first(home: Home) -> Non
         eventually(redis.ping, "the orphan does not answer")
         redis.set("kept", "1")
     with client(home.acquire().socket) as redis:
-        assert orphan.wait(timeout=10) == 0
+        assert orphan.wait(timeout=PATIENCE) == 0
         assert redis.get("kept") == "1"
 
 
@@ -495,7 +500,7 @@ def test_a_removed_socket_is_mended(home: Home) -> None:
             os.kill(supervisor, signal.SIGALRM)
         return not running(home.data)
 
-    eventually(found_missing, "the unreachable server stays", timeout=15, interval=0.05)
+    eventually(found_missing, "the unreachable server stays", timeout=PATIENCE, interval=0.05)
     with client(server.ensure()) as redis:
         assert redis.get("kept") == "1"
     assert run_id(server.socket) != before
@@ -517,7 +522,7 @@ def test_a_long_path_gets_a_short_socket(home: Home) -> None:
     assert other.socket() == socket
     other.leave()
     server.close()
-    eventually(lambda: not running(path), "the server is left", timeout=10)
+    eventually(lambda: not running(path), "the server is left", timeout=PATIENCE)
     assert not socket.parent.exists()
 
 
@@ -538,7 +543,7 @@ def test_a_runtime_directory_that_is_no_directory_of_ours_is_refused(
     path = home.root / ("d" * 160)
     with home.acquire(path) as server:
         place = server.socket.parent
-    eventually(lambda: not running(path), "the server is left", timeout=10)
+    eventually(lambda: not running(path), "the server is left", timeout=PATIENCE)
     place.symlink_to("/tmp")
     with pytest.raises(Unavailable, match="must be a directory of user"):
         home.acquire(path)
@@ -578,26 +583,26 @@ def test_a_childs_close_and_end_do_not_end_the_parents_server(home: Home) -> Non
     # A lost lock would let the supervisor end the server now.
     assert not locks_free(home.data / "users.lock")
     assert run_id(socket) == same
-    forking.communicate(timeout=10)
+    forking.communicate(timeout=PATIENCE)
 
 
 def test_a_child_does_not_keep_its_parents_lock(home: Home) -> None:
     forking = python(FORK, home.data, "idle")
     assert forking.stdout is not None
     assert forking.stdout.readline() == "child\n"
-    forking.wait(timeout=10)
-    eventually(lambda: not running(home.data), "the child holds the server", timeout=10)
-    forking.communicate(timeout=10)
+    forking.wait(timeout=PATIENCE)
+    eventually(lambda: not running(home.data), "the child holds the server", timeout=PATIENCE)
+    forking.communicate(timeout=PATIENCE)
 
 
 def test_a_child_that_asks_is_a_user_of_its_own(home: Home) -> None:
     forking = python(FORK, home.data, "ensure")
     assert forking.stdout is not None
     assert forking.stdout.readline() == "child\n"
-    forking.wait(timeout=10)
+    forking.wait(timeout=PATIENCE)
     assert not locks_free(home.data / "users.lock")
     assert running(home.data)
-    forking.communicate(timeout=10)
+    forking.communicate(timeout=PATIENCE)
 
 
 def locks_free(path: Path) -> bool:
@@ -673,7 +678,7 @@ def test_a_parent_that_cannot_be_written_is_a_config_error(home: Home) -> None:
     locked = home.root / "locked"
     locked.mkdir(mode=0o500)
     home.root.chmod(0o755)
-    said, errors = python(UNPRIVILEGED, locked / "data").communicate(timeout=20)
+    said, errors = python(UNPRIVILEGED, locked / "data").communicate(timeout=PATIENCE)
     assert "expected a directory that can be written" in said, errors
 
 

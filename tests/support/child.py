@@ -10,6 +10,7 @@ import asyncio
 import ctypes
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -26,7 +27,9 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What the child does. `kill` names the step at which it sends SIGKILL to itself."""
+    """What the child does. `kill` names the step at which it sends SIGKILL to itself; with
+    `freeze` it sends SIGSTOP as soon as a handler waits. `gate`: the path of a FIFO; handlers that
+    keep the loop, or the interpreter's lock, do so until a byte comes out of it."""
 
     url: str
     queue: str
@@ -36,6 +39,8 @@ class Order:
     lease: float = 1.0
     beat: float = 0.5
     kill: str = ""
+    freeze: bool = False
+    gate: str = ""
     wall_clock: float = 0.0
     burst: bool = False
 
@@ -85,32 +90,36 @@ def register(queue: rota.Queue, log: Callable[[str], None], order: Order) -> Non
         log("start")
         if order.kill == "handler":
             die()
+        if order.freeze:
+            asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGSTOP)
         await asyncio.sleep(seconds)
         if order.kill == "middle":
             die()
         log("end")
 
     @queue.task
-    async def busy(seconds: float) -> None:
+    async def busy() -> None:
         """Keeps the event loop, gives up the interpreter's lock now and then."""
+        gate = os.open(order.gate, os.O_RDWR)
         log("start")
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
+        while not select.select([gate], [], [], 0)[0]:
             pass
         log("end")
 
     @queue.task
-    async def sleeper(seconds: float) -> None:
+    async def sleeper() -> None:
         """Keeps the event loop."""
+        gate = os.open(order.gate, os.O_RDWR)
         log("start")
-        time.sleep(seconds)
+        os.read(gate, 1)
         log("end")
 
     @queue.task
-    def locked(seconds: float) -> None:
+    def locked() -> None:
         """Keeps the interpreter's lock, as native code may."""
+        gate = os.open(order.gate, os.O_RDWR)
         log("start")
-        ctypes.PyDLL(None).usleep(int(seconds * 1e6))
+        ctypes.PyDLL(None).read(gate, ctypes.create_string_buffer(1), 1)
         log("end")
 
     @queue.task

@@ -30,8 +30,8 @@ def publish(queue: rota.Queue) -> None:
 
 def consume(queue: rota.Queue, write: int) -> None:
     taken: list[str] = []
-    with queue.sync.consumer(lease=5) as consumer:
-        held = consumer.claim(5, wait=5)
+    with queue.sync.consumer(lease=30) as consumer:
+        held = consumer.claim(5, wait=20)
         while held:
             taken += [job.id for job in held]
             if len(taken) >= EACH:
@@ -55,7 +55,7 @@ def main(url: str, name: str) -> None:
     queue = rota.Queue(name, url=url, beat=1)
     read, write = os.pipe()
     asyncio.run(queue.info())
-    idle = queue.sync.consumer(lease=5)
+    idle = queue.sync.consumer(lease=30)
     idle.__enter__()
     waiting = threading.Thread(target=lambda: idle.claim(1, wait=0.4))
     waiting.start()

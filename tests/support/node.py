@@ -15,9 +15,11 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.support.times import IN_TIME
+
 CLIENT_NAME = "harness"
-START_TIMEOUT = 10.0
-STOP_TIMEOUT = 10.0
+START_TIMEOUT = 20.0
+STOP_TIMEOUT = 20.0
 
 Address = Path | int
 """A unix socket's path, or a port on the loopback."""
@@ -97,7 +99,7 @@ class Node:
         if self.process is not None:
             self.process.send_signal(signal.SIGCONT)
 
-    def client(self, decode: bool = True, timeout: float = 5.0) -> redis.Redis:
+    def client(self, decode: bool = True, timeout: float = IN_TIME) -> redis.Redis:
         """A new client of this process alone, without retries; close it."""
         on_port = isinstance(self.address, int)
         return redis.Redis(

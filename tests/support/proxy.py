@@ -13,11 +13,11 @@ from typing import TypeVar, cast
 
 from tests.support.node import Address
 from tests.support.servers import Server
+from tests.support.times import IN_TIME
 
 T = TypeVar("T")
 
 _CHUNK = 1 << 16
-_CONTROL_TIMEOUT = 5.0
 
 
 @dataclass(slots=True, eq=False)
@@ -108,7 +108,7 @@ class Proxy:
         self.refuse()
         self._run(self._settle())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_CONTROL_TIMEOUT)
+        self._thread.join(IN_TIME)
         self._loop.close()
 
     def __enter__(self) -> Proxy:
@@ -118,7 +118,7 @@ class Proxy:
         self.close()
 
     def _run(self, work: Coroutine[None, None, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_CONTROL_TIMEOUT)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(IN_TIME)
 
     async def _open(self) -> tuple[asyncio.Event, asyncio.Event, asyncio.Server | None]:
         requests, replies = asyncio.Event(), asyncio.Event()

@@ -13,6 +13,7 @@ from redis.retry import Retry
 
 from tests.support.binaries import redis_server, valkey_server
 from tests.support.node import CLIENT_NAME, Node, NotStarted, free_port
+from tests.support.times import IN_TIME
 from tests.support.waiting import eventually
 from tests.support.workplace import Workplace
 
@@ -119,8 +120,8 @@ class Server:
             port=cast("int", self.nodes[0].address),
             decode_responses=decode,
             client_name=CLIENT_NAME,
-            socket_timeout=5.0,
-            socket_connect_timeout=5.0,
+            socket_timeout=IN_TIME,
+            socket_connect_timeout=IN_TIME,
             retry=Retry(NoBackoff(), 2),
         )
         return cast("redis.Redis", client)  # the same commands under another class

@@ -8,18 +8,23 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from tests.support.times import IN_TIME
+
 T = TypeVar("T")
+
+_ONE_LOOK_S = 0.25
+"""What one look may use up of the time to wait: while the machine stands still nobody looks."""
 
 
 def eventually(
-    predicate: Callable[[], T], message: str, timeout: float = 5.0, interval: float = 0.01
+    predicate: Callable[[], T], message: str, timeout: float = IN_TIME, interval: float = 0.01
 ) -> T:
     """Call `predicate` until it answers something true, and return that.
 
-    Raises AssertionError with `message` and the last answer after `timeout` seconds. Only
-    AssertionErrors of the predicate count as "not yet"; any other exception passes through.
+    Raises AssertionError with `message` and the last answer after `timeout` seconds of looking.
+    Only AssertionErrors of the predicate count as "not yet"; any other exception passes through.
     """
-    deadline = time.monotonic() + timeout
+    patience = _Patience(timeout)
     while True:
         last: object
         try:
@@ -29,7 +34,7 @@ def eventually(
             last = value
         except AssertionError as error:
             last = error
-        if time.monotonic() >= deadline:
+        if patience.is_over():
             raise AssertionError(_late(message, timeout, last))
         time.sleep(interval)
 
@@ -37,11 +42,11 @@ def eventually(
 async def eventually_async(
     predicate: Callable[[], T | Awaitable[T]],
     message: str,
-    timeout: float = 5.0,
+    timeout: float = IN_TIME,
     interval: float = 0.01,
 ) -> T:
     """As `eventually`, on the running event loop; `predicate` may be a coroutine function."""
-    deadline = time.monotonic() + timeout
+    patience = _Patience(timeout)
     while True:
         last: object
         try:
@@ -52,9 +57,24 @@ async def eventually_async(
             last = value
         except AssertionError as error:
             last = error
-        if time.monotonic() >= deadline:
+        if patience.is_over():
             raise AssertionError(_late(message, timeout, last))
         await asyncio.sleep(interval)
+
+
+class _Patience:
+    """Seconds of looking."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left = seconds
+        self._looked = time.monotonic()
+
+    def is_over(self) -> bool:
+        """Asked after each look."""
+        now = time.monotonic()
+        self._left -= min(now - self._looked, _ONE_LOOK_S)
+        self._looked = now
+        return self._left <= 0
 
 
 def _late(message: str, timeout: float, last: object) -> str:

@@ -57,6 +57,8 @@ async def enqueue() -> None:
 
 
 def blocking() -> None:
+    with queue.sync as face:
+        assert_type(face.enqueue(charge.spec("t7", 42)), rota.Enqueued)
     assert_type(charge.sync.enqueue("t7", 42), rota.Enqueued)
     assert_type(charge.options(priority=1).sync.enqueue("t7", 42), rota.Enqueued)
     assert_type(queue.sync.enqueue_many([charge.spec("t7", 1)]), list[rota.Enqueued])
@@ -71,6 +73,10 @@ async def call() -> None:
     await charge("t7", 42)
     assert_type(await bare("t7"), int)
     assert_type(plain("a"), str)
+    assert_type(charge.__name__, str)
+    assert_type(charge.__qualname__, str)
+    async with rota.Queue("orders") as used:
+        assert_type(used, rota.Queue)
 
 
 async def lanes() -> None:

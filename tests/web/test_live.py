@@ -12,6 +12,7 @@ import pytest
 import rota
 from tests.support.queues import spec
 from tests.support.servers import Server
+from tests.support.times import PATIENCE
 from tests.support.waiting import eventually_async
 from tests.web.serving import served
 from tests.web.visits import visible
@@ -41,7 +42,7 @@ class Listener:
 @asynccontextmanager
 async def listening_to(address: str) -> AsyncIterator[Listener]:
     async with (
-        httpx2.AsyncClient(timeout=20) as http,
+        httpx2.AsyncClient(timeout=PATIENCE) as http,
         http.stream("GET", address) as answer,
     ):
         assert answer.status_code == 200
