@@ -72,6 +72,7 @@ async def test_blocking_claims_under_way_end_with_their_block(
         assert held_on_server(server, queue) == {}
 
 
+@pytest.mark.usefixtures("quick_renewals")
 async def test_word_of_a_lost_lease_that_comes_late_does_not_end_the_next(
     server: Server, queue_name: str
 ) -> None:
@@ -84,9 +85,9 @@ async def test_word_of_a_lost_lease_that_comes_late_does_not_end_the_next(
             go_on.wait(PATIENCE)
 
     slow, logger = Slow(), logging.getLogger("rota.lease")
-    async with open_queue(server, queue_name, beat=1) as queue:
+    async with open_queue(server, queue_name) as queue:
         await queue.enqueue(spec())
-        async with queue.consumer(lease=3) as consumer:
+        async with queue.consumer(lease=LEASE) as consumer:
             logger.addHandler(slow)
             try:
                 assert await queue.evict(consumer.id) is not None
