@@ -47,22 +47,15 @@ def rota_itself() -> Contestant:
         project["version"],
         "rota_peer",
         (*project["dependencies"], *extras["cli"], *extras["uvloop"]),
-        # 100 slots, as most of the others have.
         (
-            "python",
-            "-m",
-            "rota",
-            "worker",
-            "rota_peer:queue",
-            "--concurrency",
-            "100",
-            "--log-level",
-            "warning",
-        ),  # a line for each job would be measured, too
+            "python", "-m", "rota", "worker", "rota_peer:queue",
+            "--concurrency", "300",  # faster than 100 and 200; 400 and 800 were no faster
+            "--log-level", "warning",  # a line for each job would be measured, too
+        ),
         batches=True,
         coroutines=True,
         note="1,000 lanes with a ceiling, at least once",
-    )
+    )  # fmt: skip
 
 
 def peers() -> Sequence[Contestant]:
