@@ -22,7 +22,8 @@ MISSING = "luacheck is not installed (Debian: apt-get install lua-check)"
 
 _LINE = re.compile(r"(?P<script>[^:]+)\.lua:(?P<line>\d+):\d+: \((?P<code>\w+)\) (?P<text>.*)")
 _QUOTED = re.compile(r"'([^']+)'")
-_UNUSED_LOCAL = "W211"
+_UNUSED = ("W211", "W231", "W241")
+"""A variable that is never used, never read, or only ever changed."""
 _ARGUMENT = re.compile(r"\b(KEYS|ARGV)\b")
 
 
@@ -42,7 +43,7 @@ class Finding:
     @property
     def shared_name(self) -> str | None:
         """The unused name, if it is a helper of an include: it may serve another script."""
-        if self.code != _UNUSED_LOCAL or not self.source.startswith("local "):
+        if self.code not in _UNUSED or not self.source.startswith(("local ", "function ")):
             return None
         if _ARGUMENT.search(self.source):
             return None

@@ -176,6 +176,31 @@ def test_a_swapped_include_takes_the_place_of_the_shipped_one() -> None:
     assert shipped.assemble(script).sha != swapped.assemble(script).sha
 
 
+def test_only_what_is_mentioned_is_sent() -> None:
+    """Of an include, and nothing that only the unused mention: each function costs each call."""
+    text = """
+local function used()
+  return helper()
+end
+
+local function unused(n)
+  return unused(n - 1) + only_for_unused() -- not used, said a comment
+end
+"""
+    helpers = """
+local function helper()
+  return 1
+end
+
+local function only_for_unused()
+  return 2
+end
+"""
+    library = Library({"clock": helpers, "bell": text})
+    sent = library.assemble(_script("return used()", "clock", "bell")).text
+    assert re.findall(r"function (\w+)", sent) == ["helper", "used"]
+
+
 def test_a_script_is_assembled_once() -> None:
     library = Library()
     assert library.assemble(BOUND["join"]) is library.assemble(BOUND["join"])
@@ -208,6 +233,13 @@ def test_no_body_mentions_its_arguments_by_position(name: str) -> None:
 def test_no_script_includes_a_part_twice(name: str) -> None:
     includes = BOUND[name].includes
     assert len(includes) == len(set(includes))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_no_script_includes_a_part_for_nothing(name: str) -> None:
+    """Nothing of it would be sent."""
+    text = LIBRARY.assemble(BOUND[name]).text
+    assert "do\nend" not in re.sub(r"--.*\n|^\s*\n", "", text, flags=re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", SHIPPED)

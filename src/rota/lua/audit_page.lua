@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: clock bell lists attempt record sequence_name delivery holding limits out_until rate charge turn reconcile offer
+-- include: clock bell lists attempt record sequence_name delivery holding limits out_until rate charge turn
 -- include: changes refund figures forget asked give_back bury dead_job fingerprint findings audit_places judge_entries
 -- include: judge_hands judge_notes jobs_held judge_lanes audit_lists
 -- args: kind cursor limit names

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- include: clock bell lists attempt record sequence_name limits out_until rate charge turn reconcile offer
--- include: changes forget dead_job promote
+-- include: changes dead_job promote
 -- args: id
 -- resend: yes
 -- A delayed job becomes due now, and so does the retry for which a sequence waits.

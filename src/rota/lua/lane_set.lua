@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists attempt sequence_name limits out_until rate charge turn reconcile holding offer
+-- include: clock bell lists attempt sequence_name limits out_until rate charge turn reconcile
 -- include: changes
 -- args: lane ceiling weight rate backlog template
 -- resend: yes

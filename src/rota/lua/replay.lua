@@ -1,6 +1,6 @@
 #!lua
 -- include: clock bell lists attempt record sequence_name limits out_until rate charge turn reconcile offer
--- include: changes forget dead_job
+-- include: changes dead_job
 -- args: ids
 -- resend: yes
 -- Puts dead jobs back in their places, with their attempts and deaths forgiven. One that held its

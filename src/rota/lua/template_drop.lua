@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists attempt sequence_name holding limits out_until rate charge turn reconcile offer
+-- include: clock bell lists attempt sequence_name limits rate charge
 -- include: changes sweep
 -- args: name
 -- resend: yes
