@@ -78,7 +78,9 @@ class Claims:
         """The jobs in its hands, in the order they were claimed."""
         return list(self._deliveries.held.values())
 
-    def _mark_lost(self, consumer: str) -> None:
+    def _lose(self, consumer: str) -> None:
+        """The lease of that name is lost: what it held is, or will be, others'."""
+        self._station.keeper.lose(consumer)
         if consumer == self.id:  # else it has started anew already
             self._lost = True
 
@@ -98,7 +100,7 @@ class Claims:
         self._station.keeper.add(
             self.id,
             self._lease,
-            self._mark_lost,
+            self._lose,
             self._deliveries.mark_cancelled,
             self._mark_asked,
             since=began,
@@ -114,7 +116,7 @@ class Claims:
 
     def _check_lease(self, jobs: Iterable[Job]) -> None:
         if not self._is_alive:
-            self._lost = True
+            self._lose(self.id)
         if self._lost or any(self._deliveries.is_of_lost_lease(job) for job in jobs):
             raise LeaseLost(f"the lease of consumer {self.id} is gone: its jobs are others' now")
 
@@ -124,10 +126,11 @@ class Claims:
             check_ending(ending)
         settlements = [settlement(job, ending) for job, ending in pairs]
         self._check_lease(job for job, _ in pairs)
+        asked = self.id
         answers = yield from self._deliveries.settle(settlements)
         if "lost" in answers:
-            self._lost = True
-            raise LeaseLost(f"the lease of consumer {self.id} is gone: its jobs are others' now")
+            self._lose(asked)
+            raise LeaseLost(f"the lease of consumer {asked} is gone: its jobs are others' now")
         return answers
 
     def _beat(self) -> Operation[float | None]:
@@ -137,7 +140,7 @@ class Claims:
         try:
             yield from self._deliveries.reconcile()
         except LeaseLost:
-            self._lost = True
+            self._lose(self.id)
             raise
 
     def _start(self, job: Job) -> Operation[bool]:
@@ -151,12 +154,13 @@ class Claims:
                 want=n, prefetch=self._prefetch, park=park, done=done
             )
         except LeaseLost:
-            self._lost = True
+            self._lose(self.id)
             raise
-        self._lost = self._lost or taken.reply.status == "lost"
+        if taken.reply.status == "lost":
+            self._lose(self.id)
         if taken.entries and not self._is_alive:
             # It stood still since it sent the claim: others may run these jobs by now.
-            self._lost = True
+            self._lose(self.id)
             self._deliveries.let_go(taken.jobs)
             if not done:
                 raise LeaseLost(f"the lease of consumer {self.id} is gone")
@@ -170,10 +174,19 @@ class Claims:
         self, bell: Metronome | ThreadMetronome, done: list[Job], n: int, deadline: float
     ) -> Claim:
         """Completes `done` and claims, until something came or `deadline` has passed."""
+        try:
+            return (yield from self._look(bell, done, n, deadline))
+        except BaseException:
+            bell.gone(self)  # else the bell would wait for a claim that is not sent
+            raise
+
+    def _look(
+        self, bell: Metronome | ThreadMetronome, done: list[Job], n: int, deadline: float
+    ) -> Claim:
         while True:
+            self._woken.clear()  # before it looks: the end of its block wakes it
             self._check_open()
             park = time.monotonic() < deadline
-            self._woken.clear()
             if self._deliveries.unsure:
                 yield self._reconcile()
                 bell.failed(self)  # again: only now can the lost claim act no more
@@ -190,7 +203,7 @@ class Claims:
                 raise
             done = []
             reply = taken.reply
-            if reply.status == "lost":  # and yet what was done counts: no reason to raise
+            if self._lost and not taken.entries:  # and yet what was done counts: no reason to raise
                 bell.failed(self)
                 bell.gone(self)
                 return []
@@ -205,11 +218,7 @@ class Claims:
                 if park:
                     continue
             bell.idle(self, due_in=reply.due, taken=bool(reply.entries), left=reply.left)
-            poked = False
-            try:
-                poked = park and not taken.entries and (yield Nap(deadline))
-            finally:
-                if not poked:
-                    bell.gone(self)
+            poked = park and not taken.entries and (yield Nap(deadline))
             if not poked:
+                bell.gone(self)
                 return taken.jobs

@@ -93,6 +93,15 @@ class LeaseKeeper:
                 self._lost_last = False
             self._change.notify()
 
+    def lose(self, consumer: str) -> None:
+        """Who holds it has found out that it is lost: it is renewed no more, so that the server can
+        give its jobs to others."""
+        with self._change:
+            if self._leases.pop(consumer, None) is not None:
+                self._lost_last = True
+                self.lost += 1
+            self._change.notify()
+
     @property
     def watched_ms(self) -> int:
         """For how long it has kept leases without a break, those lost meanwhile included."""

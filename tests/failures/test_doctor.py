@@ -179,6 +179,10 @@ DAMAGES: dict[str, tuple[Damage, set[str]]] = {
     "an error of nothing": (lambda r, k, b: r.hset(k.key("errors"), "gone", "{}"), {"leftover"}),
     "a cost of nothing": (lambda r, k, b: r.hset(k.key("costs"), "gone", 2), {"leftover"}),
     "a wish to cancel nothing": (lambda r, k, b: r.hset(k.key("cancels"), "gone", 1), {"leftover"}),
+    "a wish to cancel what does not run": (
+        lambda r, k, b: r.hset(k.key("cancels"), "a3", '{"at":1}'),
+        {"leftover"},
+    ),
     "a pause is gone": (lambda r, k, b: r.srem(k.key("paused"), "p"), {"leftover", "ring"}),
     "a pause without a note": (lambda r, k, b: r.hdel(k.key("why"), "p:p"), {"leftover"}),
     "an end without a pause": (

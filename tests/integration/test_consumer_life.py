@@ -6,12 +6,17 @@ import asyncio
 import logging
 import threading
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 import rota
 from rota.connection import Client
+from rota.deliveries import Taken
 from rota.errors import ConfigError, LeaseLost
+from rota.model import Answer, Settlement
+from rota.scripting import Operation, Wait
 from tests.support.queues import (
     assert_drained,
     end_lease,
@@ -101,6 +106,82 @@ async def test_word_of_a_lost_lease_that_comes_late_does_not_end_the_next(
             await eventually_async(lambda: keeper.renewals > before, "it has told, and gone on")
             assert await consumer.complete(claimed) == ["ok"]
         assert_drained(server, queue, done=1)
+
+
+async def test_who_leaves_with_a_claim_on_its_way_leaves_the_bell_to_others(
+    server: Server, queue_name: str
+) -> None:
+    """The answer comes after its block has ended; a bell that went on waiting for its next claim
+    would wake nobody in this process."""
+    async with open_queue(server, queue_name) as queue, queue.consumer(lease=LEASE) as other:
+        bell = queue.station.metronome().bell
+        async with queue.consumer(lease=LEASE) as leaving:
+            claim = asyncio.create_task(leaving.claim(wait=LEASE))
+            await eventually_async(
+                lambda: leaving in bell._flying, "its claim is on its way", interval=0
+            )
+        with pytest.raises(ConfigError, match="with"):
+            await claim
+        assert leaving not in {*bell._idle, *bell._poked, *bell._flying}
+        waiting = asyncio.create_task(other.claim(wait=PATIENCE))
+        await eventually_async(bell.wants_park, "the other waits")
+        await queue.enqueue(spec())
+        assert len(await waiting) == 1
+
+
+async def test_a_late_answer_of_a_lost_lease_does_not_end_the_next(
+    server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_queue(server, queue_name) as queue:
+        await queue.enqueue(spec())
+        async with queue.consumer(lease=LEASE) as consumer:
+            (job,) = await consumer.claim()
+            lost, settle = consumer.id, consumer._deliveries.settle
+            answered = asyncio.Event()
+
+            def settle_slowly(what: Sequence[Settlement]) -> Operation[list[Answer]]:
+                answers = yield from settle(what)
+                answered.set()
+                yield Wait(0.5)
+                return answers
+
+            await queue.evict(consumer.id)
+            monkeypatch.setattr(consumer._deliveries, "settle", settle_slowly)
+            late = asyncio.create_task(consumer.complete(job))
+            await answered.wait()
+            monkeypatch.undo()
+            again = await consumer.claim(wait=PATIENCE)
+            assert consumer.id != lost
+            with pytest.raises(LeaseLost, match=lost):
+                await late
+            assert await consumer.complete(again) == ["ok"]
+        assert_drained(server, queue, done=1)
+
+
+async def test_who_stood_still_renews_its_lease_no_more(
+    server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has let go what the claim brought; were it to wait with its lease alive, nobody would
+    have that. What was done counts, so the call does not fail."""
+    async with open_queue(server, queue_name) as queue:
+        await queue.enqueue_many(specs(2))
+        async with queue.consumer(lease=LEASE) as consumer:
+            keeper, exchange = queue.station.keeper, consumer._deliveries.exchange
+            (job,) = await consumer.claim()
+
+            def stand_still(**given: Any) -> Operation[Taken]:
+                taken = yield from exchange(**given)
+                keeper._leases[consumer.id].deadline = 0
+                return taken
+
+            monkeypatch.setattr(consumer._deliveries, "exchange", stand_still)
+            async with asyncio.timeout(PATIENCE):
+                assert await consumer.exchange(job, wait=LEASE) == []
+            monkeypatch.undo()
+            assert consumer.id not in keeper._leases
+            end_lease(server, queue, consumer.id)
+            assert await consumer.complete(await consumer.claim(wait=PATIENCE)) == ["ok"]
+        assert_drained(server, queue, done=2)
 
 
 async def test_what_was_done_counts_while_nobody_has_taken_its_jobs(

@@ -181,7 +181,15 @@ note_judges.attempts = judge_fact(k_attempts, 'attempts', is_count)
 note_judges.deaths = judge_fact(k_deaths, 'deaths', is_count)
 note_judges.errors = judge_fact(k_errors, 'error', is_text)
 note_judges.costs = judge_fact(k_costs, 'cost', is_cost)
-note_judges.cancels = judge_fact(k_cancels, 'request to cancel it', is_text)
+local judge_request = judge_fact(k_cancels, 'request to cancel it', is_text)
+note_judges.cancels = function(_, id, value)
+  judge_request(nil, id, value)
+  if redis.call('EXISTS', k_job(id)) == 1 and is_held(id) == false then
+    report('leftover', id, 'is asked to stop, and does not run', function()
+      redis.call('HDEL', k_cancels, id)
+    end)
+  end
+end
 
 local function is_rate(value)
   local interval, burst = value:match('^([^,]+),([^,]+)')
