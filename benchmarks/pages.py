@@ -12,8 +12,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
-
-import httpx2
+from typing import TYPE_CHECKING
 
 import rota
 from benchmarks.load import PAYLOAD, lane_name
@@ -21,6 +20,9 @@ from benchmarks.report import Figure, Plan, figure
 from benchmarks.server import Server
 from rota.consumer import Consumer
 from rota.web import dashboard
+
+if TYPE_CHECKING:
+    import httpx2
 
 MOST_MS = 150.0
 JOBS_A_LANE = 10
@@ -49,6 +51,8 @@ def run(server: Server, plan: Plan) -> list[Figure]:
 
 
 async def _run(server: Server, plan: Plan) -> list[Figure]:
+    import httpx2  # the other parts run without it
+
     queue = rota.Queue("pages", url=server.url)
     lanes = plan.size(100_000, 10_000)
     async with queue.consumer(lease=3600) as consumer:

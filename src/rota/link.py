@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from weakref import WeakKeyDictionary
 
 from rota.census import CensusTaker
@@ -35,6 +35,9 @@ class Link:
     in `.rota` of the directory where the link was made, which one WARNING names.
     """
 
+    instead: ClassVar[Target | None] = None
+    """In tests: the server of all links, whatever they were given. See `rota.testing.rota_url`."""
+
     def __init__(
         self,
         keys: Keys,
@@ -61,6 +64,8 @@ class Link:
 
     @property
     def target(self) -> Target:
+        if Link.instead is not None:
+            return Link.instead
         if self._target is None:
             url = os.environ.get("ROTA_URL")
             if not url:
@@ -80,15 +85,17 @@ class Link:
 
     @property
     def async_client(self) -> AsyncClient:
-        if self._async_client is None:
-            self._async_client = AsyncClient(self.target, library=self._library)
-        return self._async_client
+        client, target = self._async_client, self.target
+        if client is None or client.target is not target:
+            client = self._async_client = AsyncClient(target, library=self._library)
+        return client
 
     @property
     def client(self) -> Client:
-        if self._client is None:
-            self._client = Client(self.target, library=self._library)
-        return self._client
+        client, target = self._client, self.target
+        if client is None or client.target is not target:
+            client = self._client = Client(target, library=self._library)
+        return client
 
     @property
     def outbox(self) -> Outbox:

@@ -6,7 +6,7 @@ In `conftest.py`, so that every test may ask for `rota_url`:
 
     __all__ = ["rota_url"]
 
-In a test:
+In a test (with pytest-asyncio and `asyncio_mode = "auto"`):
 
     from rota.testing import drain
 
@@ -26,9 +26,11 @@ from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 
 from rota import config
+from rota.connection import parse_url
 from rota.embedded import EmbeddedServer
 from rota.embedded.temporary import socket_url, temporary_server
 from rota.embedded.wire import ask
+from rota.link import Link
 from rota.queue import Queue
 from rota.timing import seconds
 from rota.worker import Drained, Worker
@@ -102,8 +104,8 @@ else:
     def rota_url(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
         """The URL of a server that is empty when the test begins; ROTA_URL names it meanwhile.
 
-        One server serves the whole test run, and ends with it: a queue made at import keeps
-        the server of its first use, so the URL must not change from test to test.
+        Every queue uses it for the test, also one that names a server of its own in code: no
+        test reaches that. One server serves the whole test run, and ends with it.
         """
         server = request.config.stash.get(_SERVER, None)
         if server is None:
@@ -112,5 +114,7 @@ else:
             request.config.add_cleanup(stack.close)
             request.config.stash[_SERVER] = server
         ask(server.socket, "FLUSHALL", timeout=_FLUSH_TIMEOUT_S)
-        monkeypatch.setenv("ROTA_URL", socket_url(server))
-        return socket_url(server)
+        url = socket_url(server)
+        monkeypatch.setenv("ROTA_URL", url)
+        monkeypatch.setattr(Link, "instead", parse_url(url))
+        return url

@@ -1,0 +1,38 @@
+"""`rota_url`: a test's jobs go to the test's server, whatever server the program's code names."""
+
+from __future__ import annotations
+
+import pytest
+
+import rota
+from rota.errors import Unavailable
+from rota.testing import drain, rota_url
+
+__all__ = ["rota_url"]
+
+NOWHERE = "redis://127.0.0.1:1"
+"""No server: a test that reached for it would fail."""
+
+queue = rota.Queue("elsewhere", url=NOWHERE)
+
+
+@queue.task
+async def work() -> None: ...
+
+
+@pytest.mark.usefixtures("rota_url")
+@pytest.mark.parametrize("time", ["first", "again"])
+async def test_a_queue_that_names_its_server_uses_the_tests(time: str) -> None:
+    await work.enqueue()
+    work.sync.enqueue()
+    drained = await drain(queue)
+    assert (drained.done, drained.left) == (2, 0), time
+    await queue.close()
+
+
+async def test_without_it_the_queue_uses_its_own() -> None:
+    with pytest.raises(Unavailable, match="127.0.0.1:1"):
+        await queue.info()
+    with pytest.raises(Unavailable, match="127.0.0.1:1"):
+        queue.sync.info()
+    await queue.close()
