@@ -114,7 +114,9 @@ def _check_confirmed(durable: Durable, confirmed: Reply, outcomes: list[Enqueued
         raise NotDurable(f"the server confirms nothing ({confirmed}); the jobs exist", outcomes)
     synced, replicas = confirmed if durable.fsync else (1, confirmed)
     if synced < 1 or replicas < durable.replicas:
-        have = f"{'' if synced else 'no '}fsync, {replicas} of {durable.replicas} replicas"
+        asked = [(durable.fsync, "fsync" if synced else "no fsync")]
+        asked.append((durable.replicas > 0, f"{replicas} of {durable.replicas} replicas"))
+        have = ", ".join(text for wanted, text in asked if wanted)
         raise NotDurable(
             f"not confirmed within {durable.timeout_ms / 1000:g} s ({have}); the jobs exist and "
             "may be lost with the server (one with appendfsync no never confirms an fsync)",
