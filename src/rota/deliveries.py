@@ -34,13 +34,22 @@ class Unread:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """A job that cannot be run, how it ends, and why; `job` is None where it cannot be read."""
+
+    job: Job | None
+    what: Settlement
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Taken:
-    """What an exchange brought: entries that can be run, the server's answer, and how jobs end
-    that cannot be run."""
+    """What an exchange brought: entries that can be run, the server's answer, and the jobs that
+    cannot be run."""
 
     entries: list[list[Job]]
     reply: Exchanged
-    refused: Sequence[Settlement] = ()
+    refused: Sequence[Refused] = ()
 
     @property
     def jobs(self) -> list[Job]:
@@ -91,7 +100,7 @@ class Deliveries:
         taken = self._open(unread)
         if taken.refused:
             self.unsure = True
-            yield from self._store.settle(self.id, taken.refused)
+            yield from self._store.settle(self.id, [one.what for one in taken.refused])
             self.unsure = False
         # Only now: had burying failed, what came with it would be given back by reconciling.
         self._hold(taken)
@@ -205,7 +214,7 @@ class Deliveries:
     def _open(self, unread: Unread) -> Taken:
         """The jobs that can be run, and how those end that cannot: dead, their bytes kept."""
         entries: list[list[Job]] = []
-        refused: list[Settlement] = []
+        refused: list[Refused] = []
         delivery, now = unread.delivery, unread.reply.now
         for claimed in unread.reply.entries:
             entry: list[Job] = []
@@ -215,9 +224,10 @@ class Deliveries:
                     hold = job is not None and job.on_dead == "hold"
                     if hold and entry:
                         # It may stop its sequence only when it is the head: next time.
-                        refused.append(Settlement(one.id, delivery, "release", unstarted=True))
+                        what = Settlement(one.id, delivery, "release", unstarted=True)
                     else:
-                        refused.append(burial(one.id, delivery, why, hold=hold))
+                        what = burial(one.id, delivery, why, hold=hold)
+                    refused.append(Refused(job, what, why))
                     if hold:
                         break  # the server gives back what was taken behind it
                 elif job is not None:

@@ -8,6 +8,7 @@ from typing import TypeAlias, assert_never
 import msgspec
 
 from rota.errors import ConfigError
+from rota.failure import CUT, headline
 from rota.model import Action, Job, Settlement, process_name
 from rota.signals import Bury, RateLimited, Release, Retry
 from rota.timing import backoff_delay, milliseconds
@@ -47,8 +48,17 @@ def error_text(error: str) -> str:
     """What is kept with a failed job: the error, bounded, and who had it."""
     bounded = error.encode("utf-8", "replace").decode("utf-8")
     if len(bounded) > ERROR_MAX:
-        bounded = f"{bounded[: ERROR_MAX // 2]}\n…\n{bounded[-ERROR_MAX // 2 :]}"
+        bounded = _cut(bounded)
     return _to_json({"error": bounded, "worker": process_name()}).decode()
+
+
+def _cut(error: str) -> str:
+    """Its beginning and its end; what it comes to is kept, wherever it stands."""
+    half, what = ERROR_MAX // 2, headline(error)[: ERROR_MAX // 4]
+    cut = f"{error[:half]}\n{CUT}\n{error[-half:]}"
+    if headline(cut).startswith(what):
+        return cut
+    return f"{error[:half]}\n{CUT}\n{what}\n{CUT}\n{error[len(what) - half :]}"
 
 
 def burial(id: str, delivery: str, reason: str, *, hold: bool) -> Settlement:

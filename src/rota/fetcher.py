@@ -61,7 +61,7 @@ class Fetcher:
         self._deliveries = Deliveries(
             queue.link.store, lease_ms=round(lease * 1000), decode=self._decode
         )
-        self._settling = Settling(self._deliveries, wake=self._woken.set)
+        self._settling = Settling(queue.name, self._deliveries, wake=self._woken.set)
         self._membership = Membership(
             queue,
             self._deliveries,

@@ -74,6 +74,13 @@ class Inspector:
     def queue(self) -> Operation[QueueInfo]:
         return (yield from scripts.queue_info(self._keys))
 
+    def exists(self) -> Operation[bool]:
+        """Whether the queue has left anything on the server: settings, or a job at any time."""
+        (count,) = yield Ask(self._keys, (("EXISTS", self._keys.config, self._keys.key("seq")),))
+        if isinstance(count, Exception):
+            raise count
+        return bool(count)
+
     def pulse(self) -> Operation[Pulse]:
         """Signs of life, of two moments close together."""
         info = yield from scripts.queue_info(self._keys)

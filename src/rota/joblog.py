@@ -1,8 +1,8 @@
 """What is said of jobs in the log: one line for each that ends, with its fields.
 
-The logger is `rota.job`. A job that is done is said at INFO, one that failed at WARNING. The
-fields (`queue`, `job`, `task`, `lane`, `ordering_key`, `attempt`, `seconds`) are attributes of
-the log record, for formatters that write them.
+The logger is `rota.job`. A job that is done is said at INFO, one that failed, or died without
+being run, at WARNING. The fields (`queue`, `job`, `task`, `lane`, `ordering_key`, `attempt`,
+`seconds`) are attributes of the log record, for formatters that write them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 
 from rota.endings import Ending, Stopped, Unstarted
+from rota.failure import headline
 from rota.model import Job
 from rota.signals import Bury, RateLimited, Release, Retry
 
@@ -54,6 +55,19 @@ def tell(queue: str, job: Job, ending: Ending, seconds: float) -> None:
     )
 
 
+def tell_refused(queue: str, id: str, job: Job | None, why: str) -> None:
+    """Says that a job is dead which was not run; `job` is None where it could not be read."""
+    where = "" if job is None else f" of task {job.task} in lane {job.lane}"
+    known = {"queue": queue, "job": id} if job is None else fields(queue, job)
+    logger.warning(
+        "job %s%s was not run and is dead: %s",
+        id,
+        where,
+        headline(why),
+        extra=known | {"outcome": "refused"},
+    )
+
+
 def _is_trouble(ending: Ending) -> bool:
     return isinstance(ending, Bury) or (isinstance(ending, Retry) and bool(ending.error))
 
@@ -70,8 +84,8 @@ def _words(job: Job, ending: Ending) -> tuple[str, str]:
         case RateLimited():
             return "blocked", f"goes back: {ending}"
         case Bury():
-            return "buried", f"is buried: {ending.reason}"
+            return "buried", f"is buried: {headline(ending.reason)}"
         case Retry():
             outcome = "buried" if job.last_attempt else "retried"
-            why = (ending.error or "it asks for another").strip().rpartition("\n")[2]
+            why = headline(ending.error) or "it asks for another"
             return outcome, f"failed, attempt {job.attempt} of {job.max_attempts}: {why}"

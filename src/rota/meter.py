@@ -27,6 +27,9 @@ OUTCOMES: dict[Action, str] = {
     "cancel": "cancelled",
 }
 
+REFUSED = ("", "refused")
+"""Task and outcome of jobs that could not be run."""
+
 AVAILABLE = slice(18, 31)
 """Where a record says when its job was first available, in Unix milliseconds."""
 
@@ -63,6 +66,9 @@ class Observer:
 
     def settled(self, job: Job, action: Action, answer: Answer) -> None:
         """The server has taken the job's ending; `lost`: another has the job by now."""
+
+    def refused(self) -> None:
+        """The server has taken the burial of a job that could not be run."""
 
     def lease_lost(self) -> None:
         """The worker's lease has ended: its jobs are others'."""
@@ -118,6 +124,10 @@ class Meter(Observer):
             if found is None:
                 found = self.attempts[job.task] = Histogram(ATTEMPT_BOUNDS)
             found.observe(job.attempt)
+
+    def refused(self) -> None:
+        # Without a task: anyone who enqueues could make a series of it.
+        self.jobs[REFUSED] = self.jobs.get(REFUSED, 0) + 1
 
     def lease_lost(self) -> None:
         self.leases_lost += 1

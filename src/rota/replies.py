@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from rota.failure import headline
 from rota.limits import Rate, Template
 from rota.listing import SequenceInfo, SequenceState
 from rota.model import Answer, Claimed, DeadAnswer, Exchanged, LaneInfo, QueueInfo, read_note
@@ -210,7 +211,7 @@ def timed(reply: Reply) -> tuple[list[str], list[Reply]]:
 def _sequence_row(row: Reply) -> SequenceInfo:
     lane, key, state, waiting, head, holder, jobs, ends, why, head_dead = row
     note = read_note(why) if why else {}
-    reason = note.get("reason") or str(note.get("error") or "").strip().rpartition("\n")[2]
+    reason = note.get("reason") or headline(str(note.get("error") or ""))
     return SequenceInfo(
         lane=lane.decode(),
         ordering_key=key.decode(),

@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from rota.deliveries import Deliveries
+from rota import joblog
+from rota.deliveries import Deliveries, Refused
 from rota.endings import Ending, settlement
 from rota.meter import SILENT, Observer
 from rota.model import Action, Answer, Job, Settlement
@@ -21,7 +22,7 @@ MAX_SETTLED = 1000
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the jobs a worker ran."""
+    """What became of the jobs a worker ran; `dead` are also those that could not be run."""
 
     done: int = 0
     retried: int = 0
@@ -41,9 +42,9 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A job that ended otherwise than done; `job` is None where it could not be read."""
+    """A job that ended otherwise than done."""
 
-    job: Job | None
+    job: Job
     what: Settlement
 
 
@@ -52,7 +53,7 @@ class Batch:
     """Endings that travel together. What was answered is taken out of it."""
 
     done: list[Job]
-    others: list[Ended]
+    others: list[Ended | Refused]
 
     def __bool__(self) -> bool:
         return bool(self.done or self.others)
@@ -62,16 +63,22 @@ class Settling:
     """What has ended and is not accepted yet. `wake` is called when something is to be sent."""
 
     def __init__(
-        self, deliveries: Deliveries, *, wake: Callable[[], None], observer: Observer = SILENT
+        self,
+        queue: str,
+        deliveries: Deliveries,
+        *,
+        wake: Callable[[], None],
+        observer: Observer = SILENT,
     ) -> None:
         self.tally = Tally()
         self.observer = observer
         self.lease_lost = False
         """While it is, no ending is taken: the jobs are others'."""
+        self._queue = queue
         self._deliveries = deliveries
         self._wake = wake
         self._done: list[Job] = []
-        self._others: list[Ended] = []
+        self._others: list[Ended | Refused] = []
         self._waiting: dict[Job, asyncio.Future[None]] = {}
 
     def __bool__(self) -> bool:
@@ -94,9 +101,10 @@ class Settling:
         else:
             self._others.append(Ended(job, settlement(job, ending)))
 
-    def refuse(self, settlements: Iterable[Settlement]) -> None:
-        """Ends what was claimed and cannot be run; it counts neither as done nor as dead."""
-        self._others += [Ended(None, one) for one in settlements]
+    def refuse(self, refused: Iterable[Refused]) -> None:
+        """Ends what was claimed and cannot be run. What is buried counts, and is told, when the
+        server has accepted it; what goes back does not."""
+        self._others += refused
         if self._others:
             self._wake()
 
@@ -131,9 +139,13 @@ class Settling:
         """The server has answered the batch's others."""
         others, batch.others = batch.others, []
         for one, answer in zip(others, answers, strict=True):
-            if one.job is not None:
+            if isinstance(one, Ended):
                 self._count(one.job, one.what.action, answer)
                 self._tell(one.job)
+            elif one.what.action == "bury" and answer != "lost":
+                self.tally.dead += 1
+                self.observer.refused()
+                joblog.tell_refused(self._queue, one.what.id, one.job, one.why)
 
     def completed(self, batch: Batch, answers: Sequence[Answer]) -> None:
         """The server has answered what was done."""
@@ -156,7 +168,7 @@ class Settling:
         for job in done:
             self._count(job, "complete")
         for one in others:
-            if one.job is not None:
+            if isinstance(one, Ended):
                 self._count(one.job, one.what.action)
         for job in list(self._waiting):
             self._tell(job)

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from rota.endings import Ending, Failed, Stopped
+from rota.failure import headline
 from rota.jobspec import JobSpec
 from rota.model import Job
 from rota.signals import Bury, RateLimited, Release, Retry
@@ -189,7 +190,7 @@ def end(span: Span, job: Job, ending: Ending) -> None:
     span.set_attribute("messaging.rota.outcome", outcome)
     if kind is None:
         return
-    message = error.strip().rpartition("\n")[2]
+    message = headline(error)
     span.set_attribute("error.type", kind)
     span.set_status(StatusCode.ERROR, message)
     span.add_event(

@@ -37,6 +37,8 @@ STUCK_S = 60.0
 class Drained:
     """What a worker did: jobs done, retried, gone to the dead; and what is left in its queues.
 
+    `dead`: also those that could not be run: expired, of an unknown task, with other arguments.
+
     `left`: what waits or is delayed there when the worker ends, whoever enqueued it; None where a
     server could not be asked.
     """

@@ -66,7 +66,7 @@ async def test_each_job_that_ends_is_one_line_with_its_fields(
 
 SAID = {
     "fine": ["is done"],
-    "fails": ["failed, attempt 1 of 2: last line", "failed, attempt 2 of 2: last line"],
+    "fails": [f"failed, attempt {n} of 2: ValueError: first line" for n in (1, 2)],
     "buries": ["is buried: hopeless"],
     "asks": ["failed, attempt 1 of 2: it asks for another", "is done"],
 }

@@ -139,7 +139,8 @@ def test_no_worker_is_alive(desk: Desk, why: Why) -> None:
 def test_a_dead_job(desk: Desk, why: Why) -> None:
     desk.add("j")
     desk.claim()
-    desk.settle(("j", "bury", 0), error='{"error":"Trace\\nValueError: no","worker":"h:1"}')
+    traceback = 'Traceback:\\n  File \\"x.py\\", line 1, in f\\nValueError: no\\nthe details'
+    desk.settle(("j", "bury", 0), error=f'{{"error":"{traceback}","worker":"h:1"}}')
     answer = why.job("j")
     (reason,) = answer.reasons
     assert (answer.state, reason.kind) == ("dead", "dead")

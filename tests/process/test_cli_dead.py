@@ -31,7 +31,7 @@ def fill(queue: Queue) -> None:
     """Six: of two lanes and three tasks, one with markup in its names and its error."""
     bury(queue, [JobSpec(task=f"t{n % 3}", lane=f"l{n % 2}", id=f"j{n}") for n in range(5)])
     odd = JobSpec(task="[red]t[/]", lane="!odd", id="odd", priority=2, payload=b'{"a": 1}')
-    bury(queue, [odd], "first line\n[bold]last line[/]")
+    bury(queue, [odd], "[bold]first line[/]\nlast line")
 
 
 def test_shows_them_oldest_first(rota: Programs, queue: Queue) -> None:
@@ -44,8 +44,8 @@ def test_shows_them_oldest_first(rota: Programs, queue: Queue) -> None:
     assert "it broke" in rows[0]
     assert " ago " in rows[0]
     assert "[red]t[/]" in rows[5]
-    assert "[bold]last line[/]" in rows[5]
-    assert "first line" not in rows[5]
+    assert "[bold]first line[/]" in rows[5]
+    assert "last line" not in rows[5]
 
 
 def test_json_and_ids_for_programs(rota: Programs, queue: Queue) -> None:
@@ -56,7 +56,7 @@ def test_json_and_ids_for_programs(rota: Programs, queue: Queue) -> None:
     assert row["id"] == "odd"
     assert (row["task"], row["lane"], row["ordering_key"]) == ("[red]t[/]", "!odd", None)
     assert (row["priority"], row["attempts"], row["deaths"]) == (2, 1, 0)
-    assert row["error"] == "first line\n[bold]last line[/]"
+    assert row["error"] == "[bold]first line[/]\nlast line"
     assert row["payload"] == '{"a": 1}'
     assert (row["died_at"], row["worker"]) == (job.died_at, job.worker)
     listed = rota("dead", "ls", queue.name, "--ids", "--task", "t0")

@@ -133,7 +133,7 @@ def test_csv_lines_that_do_not_fit_are_bad_each_for_itself() -> None:
     assert unclosed == BadLine(8, "not CSV: unexpected end of data")
 
 
-@pytest.mark.parametrize("header", [b"", b"\n\n", b"a,a\n1,2", b"a,\n1,2", b"\xff,b\n1,2", b'"a"b'])
+@pytest.mark.parametrize("header", [b"\n\n", b"a,a\n1,2", b"a,\n1,2", b"\xff,b\n1,2", b'"a"b'])
 def test_csv_without_names_is_refused(header: bytes) -> None:
     with pytest.raises(ConfigError, match="first line"):
         rows(header)
@@ -227,8 +227,8 @@ def test_only_some_bad_lines_are_printed(rota: Programs, queue: Queue) -> None:
     done = rota("enqueue", queue.name, "t", "-", input="x\n" * 1000 + "{}\n")
     assert done.returncode == 1
     assert done.stdout == "1 created, 0 duplicate, 0 lane_full, 1000 bad\n"
-    assert len(done.stderr.splitlines()) == 21
-    assert "980 more bad lines not shown" in done.stderr
+    assert len(done.stderr.splitlines()) == 22
+    assert "980 more bad lines not shown\nno --lane-from" in done.stderr
 
 
 def test_full_lanes(rota: Programs, queue: Queue) -> None:
@@ -334,14 +334,15 @@ def test_usage_errors_enqueue_nothing(rota: Programs, queue: Queue, here: Here) 
     rota.module(TASKS)
     rota.write("a.jsonl", "{}\n")
     rota.write("a.txt", "{}\n")
-    rota.write("empty.csv", "")
+    rota.write("blank.csv", "\n")
     name = queue.name
     for words, text in [
         ((name, "t", "none.jsonl"), "cannot be read: No such file"),
-        ((name, "t", "."), "expected .jsonl, .ndjson, .csv, or --format"),
+        ((name, "t", "."), "cannot be read: Is a directory"),
+        ((name, "t", "nosuch"), "nosuch cannot be read: No such file"),
         ((name, "t", ".", "--format", "csv"), "cannot be read"),
         ((name, "t", "a.txt"), "expected .jsonl, .ndjson, .csv, or --format"),
-        ((name, "t", "empty.csv"), "names the fields"),
+        ((name, "t", "blank.csv"), "names the fields"),
         ((name, "", "a.jsonl"), "task: expected"),
         ((name, "t"), "Missing argument 'FILE'"),
         (("bad{name}", "t", "a.jsonl"), "queue: expected"),

@@ -34,11 +34,12 @@ def test_says_why_a_job_waits_the_decisive_first(rota: Programs, queue: Queue) -
         done = rota("job", "explain", queue.name, "[bold]j[/]")
         found = rota("job", "explain", queue.name, "[bold]j[/]", "--json")
     assert done.returncode == 0, done.stderr
-    head, first, free, second, *_, last = done.stdout.splitlines()
+    head, first, free, second, more, *_, last = done.stdout.splitlines()
     assert head == f"job [bold]j[/] of lane {ODD}: waiting"
     assert first.startswith(f"  1. Lane {ODD} is paused by ops")
     assert "([red]abuse [31m)." in first
-    assert free == f"     frees it: await queue.lane({ODD!r}).resume()"
+    assert free == f"     frees it: {shlex.join(['rota', 'lane', 'resume', queue.name, ODD])}"
+    assert f"; or {shlex.join(['rota', 'lane', 'set', queue.name, ODD])} --ceiling … with" in more
     assert second.startswith(f"  2. Lane {ODD} is at its ceiling: 1 permit of 1 (its own) is held")
     assert "by first on " in second
     assert last.startswith(f"lane {ODD}: 1 waiting, 0 delayed, 1 running, oldest wait ")
@@ -66,6 +67,21 @@ def test_says_why_a_lane_waits(here: Here, queue: Queue) -> None:
     code, out, _ = here("lane", "explain", queue.name, "never seen")
     assert code == 0
     assert out.splitlines()[0] == "lane never seen: idle"
+
+
+def test_the_commands_that_free_a_lane_work(here: Here, queue: Queue) -> None:
+    fill(queue)
+    queue.sync.pause(reason="night")
+    queue.sync.lane(ODD).pause()
+    queue.sync.lane(ODD).block(3600)
+    for kind in ("queue_paused", "paused", "blocked"):
+        reasons = json.loads(here("lane", "explain", queue.name, ODD, "--json")[1])["reasons"]
+        (free,) = [reason["frees"] for reason in reasons if reason["kind"] == kind]
+        assert "await" not in free
+        command = shlex.split(free.rpartition("; sooner with ")[2])
+        assert command[0] == "rota"
+        assert here(*command[1:])[0] == 0
+    assert "paused" not in here("lane", "explain", queue.name, ODD)[1]
 
 
 @pytest.mark.parametrize("act", ["replay", "discard"])

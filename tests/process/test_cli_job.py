@@ -22,7 +22,7 @@ def fill(queue: Queue) -> None:
     specs += [JobSpec(task="t", lane="a", id=f"d{n}", delay_ms=60_000) for n in range(2)]
     queue.sync.enqueue(JobSpec(task="t", lane="x", id="x0"))
     with queue.sync.consumer() as consumer:
-        consumer.bury(consumer.claim(), "one\n[bold]two[/]\x1b[31m")
+        consumer.bury(consumer.claim(), "[bold]one[/]\x1b[31m\ntwo")
     queue.sync.enqueue_many(specs)
 
 
@@ -41,7 +41,7 @@ def test_lists_by_state(here: Here, queue: Queue) -> None:
     delayed = rows(here("job", "ls", queue.name, "--state", "delayed", "--json")[1], JobRow)
     assert {row.id for row in delayed} == {"d0", "d1"}
     code, out, err = here("job", "ls", queue.name, "--state", "dead")
-    assert "[bold]two[/]\\x1b[31m" in out
+    assert "[bold]one[/]\\x1b[31m" in out
     with queue.sync.consumer() as consumer:
         held = consumer.claim(2)
         running = rows(here("job", "ls", queue.name, "--json")[1], JobRow)
@@ -60,10 +60,10 @@ def test_one_job(here: Here, queue: Queue) -> None:
     assert (code, err) == (0, "")
     assert (facts["id"], facts["key"], facts["state"]) == (ODD, ODD, "waiting")
     code, out, err = here("job", "show", queue.name, "x0")
-    assert "[bold]two[/]" in out
+    assert "[bold]one[/]" in out
     assert "\x1b" not in out
     (row,) = rows(here("job", "show", queue.name, "x0", "--json")[1], JobRow)
-    assert (row.state, row.attempts, (row.error or "")[:4]) == ("dead", 1, "one\n")
+    assert (row.state, row.attempts, (row.error or "")[-4:]) == ("dead", 1, "\ntwo")
     code, out, err = here("job", "show", queue.name, "none")
     assert (code, out, "no job none" in err) == (1, "", True)
 

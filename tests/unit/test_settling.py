@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from rota.deliveries import Deliveries
+from rota.deliveries import Deliveries, Refused
 from rota.endings import Failed, burial
 from rota.keys import Keys
 from rota.meter import Meter
-from rota.model import Job
+from rota.model import Job, Settlement
 from rota.settling import MAX_SETTLED, Settling, Tally
 from rota.signals import Bury
 from rota.store import Store
@@ -31,7 +31,7 @@ class Desk:
         self.woken = 0
         deliveries = Deliveries(Store(Keys("q")), lease_ms=1000, decode=lambda job: None)
         deliveries.held.update({one.id: one for one in jobs})
-        self.settling = Settling(deliveries, wake=self._wake)
+        self.settling = Settling("q", deliveries, wake=self._wake)
 
     def _wake(self) -> None:
         self.woken += 1
@@ -109,13 +109,31 @@ def test_every_job_has_to_have_its_answer() -> None:
         desk.settling.completed(desk.settling.take(), [])
 
 
-def test_what_could_not_be_read_counts_as_nothing() -> None:
-    desk = Desk()
-    desk.settling.refuse([burial("x", "1", "broken", hold=False)])
+def test_what_could_not_be_run_is_dead_when_the_server_has_buried_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    desk, meter = Desk(), Meter()
+    desk.settling.observer = meter
+    bury = burial("x", "1", "broken", hold=False)
+    back = Settlement("y", "1", "release", unstarted=True)
+    desk.settling.refuse([Refused(None, bury, "broken"), Refused(job("y"), back, "expired")])
     batch = desk.settling.take()
-    assert (desk.woken, len(batch.others)) == (1, 1)
-    desk.settling.settled(batch, ["ok"])
-    assert desk.settling.tally == Tally()
+    assert (desk.woken, len(batch.others)) == (1, 2)
+    assert (desk.settling.tally, caplog.messages) == (Tally(), [])
+    desk.settling.settled(batch, ["ok", "ok"])
+    assert desk.settling.tally == Tally(dead=1)
+    assert meter.jobs == {("", "refused"): 1}
+    assert caplog.messages == ["job x was not run and is dead: broken"]
+    assert vars(caplog.records[0])["queue"] == "q"
+
+
+def test_a_job_refused_under_a_lost_lease_is_left_to_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    desk = Desk()
+    desk.settling.refuse([Refused(None, burial("x", "1", "broken", hold=False), "broken")])
+    desk.settling.lose()
+    assert (bool(desk.settling), desk.settling.tally, caplog.messages) == (False, Tally(), [])
 
 
 def test_a_delivery_that_is_not_in_hand_is_not_sent() -> None:

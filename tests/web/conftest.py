@@ -10,6 +10,11 @@ import rota
 from tests.support.queues import open_queue, spec
 from tests.support.servers import Server
 
+REFUSED = """Traceback (most recent call last):
+  File "app.py", line 7, in charge
+    raise ValueError("card 4711 refused")
+ValueError: card 4711 refused"""
+
 
 @pytest.fixture
 async def queue(valkey: Server, queue_name: str) -> AsyncIterator[rota.Queue]:
@@ -28,7 +33,7 @@ async def busy(queue: rota.Queue) -> AsyncIterator[rota.Queue]:
     await queue.enqueue_many(dying)
     async with queue.consumer() as consumer:
         jobs = await consumer.claim(4)
-        await consumer.bury(jobs[:3], "Traceback\nValueError: card 4711 refused")
+        await consumer.bury(jobs[:3], REFUSED)
         await consumer.bury(jobs[3:], "OSError: no route")
         await queue.enqueue_many([spec("big", "send") for _ in range(12)])
         await queue.enqueue_many([spec("orders", "ship", ordering_key="o-1") for _ in range(3)])

@@ -23,6 +23,7 @@ from rota.cli import (
     worker,
     workers,
 )
+from rota.cli.exits import open_closed_streams, writing
 from rota.cli.root import RootGroup
 from rota.process import Leash
 
@@ -93,4 +94,6 @@ def _demo(context: typer.Context) -> None:
 
 def run(leash: Leash | None) -> None:
     """Runs the command the arguments name; `leash` ties a worker to its supervisor."""
-    app(prog_name="rota", obj=leash)
+    open_closed_streams()
+    with writing():
+        app(prog_name="rota", obj=leash)

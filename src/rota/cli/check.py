@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import msgspec
@@ -11,9 +12,11 @@ from rota.cli.exits import FAILED, reporting
 from rota.cli.options import JsonOption, UrlOption
 from rota.cli.rows import print_rows
 from rota.cli.tables import one_line
-from rota.cli.targets import find_queue
+from rota.cli.targets import find_queue, nothing_of
+from rota.errors import RotaError
 from rota.health import Health, signs_of_life
 from rota.health import check as check_queue
+from rota.queue import Queue
 
 
 def check(
@@ -35,7 +38,7 @@ def check(
             try:
                 found = check_queue(queue, workers=True)
                 if found.checks[0].ok:
-                    found = found.with_others(signs_of_life(queue))
+                    found = _with_absence(queue, found).with_others(signs_of_life(queue))
             finally:
                 queue.sync.close()
         healthy = healthy and found.healthy
@@ -46,6 +49,18 @@ def check(
             _print(queue.name, found)
     if not healthy:
         raise typer.Exit(FAILED)
+
+
+def _with_absence(queue: Queue, found: Health) -> Health:
+    """A queue that is not there has nothing wrong with it: its name may be."""
+    server, *others = found.checks
+    try:
+        if queue.link.run_sync(queue.link.inspector.exists()):
+            return found
+    except (RotaError, OSError) as error:
+        return Health((replace(server, ok=False, text=str(error)), *others))
+    text = f"{server.text}; {nothing_of(queue)}"
+    return Health((replace(server, text=text), *others))
 
 
 def _print(name: str, found: Health) -> None:

@@ -25,6 +25,7 @@ from rota.cli.rows import dead_row, print_rows
 from rota.cli.tables import print_table
 from rota.cli.times import ago
 from rota.errors import ConfigError
+from rota.failure import headline
 from rota.model import DeadAnswer, DeadJob
 from rota.queue import Queue
 
@@ -65,7 +66,6 @@ def ls(
 
 
 def _cells(job: DeadJob) -> tuple[str, ...]:
-    last_line = job.error.strip().rpartition("\n")[2]
     return (
         job.id,
         ago(job.died_at),
@@ -73,7 +73,7 @@ def _cells(job: DeadJob) -> tuple[str, ...]:
         job.lane or "-",
         str(job.attempts),
         str(job.deaths),
-        last_line or "-",
+        headline(job.error) or "-",
     )
 
 

@@ -12,7 +12,7 @@ import typer
 
 from rota.cli.exits import FAILED, reporting, say
 from rota.cli.tables import one_line
-from rota.cli.targets import find_queue
+from rota.cli.targets import find_queue, nothing_of
 from rota.doctor import Finding, Progress, Report
 
 
@@ -36,6 +36,8 @@ def doctor(
                         repair=repair, park_s=target.station.beat, progress=progress
                     )
                 )
+            if not report.findings and not target.link.run_sync(target.link.inspector.exists()):
+                say(f"queue {target.name}: {nothing_of(target)}")
         finally:
             target.sync.close()
         if as_json:
@@ -59,7 +61,12 @@ def _print(name: str, report: Report, *, repair: bool) -> None:
         typer.echo(f"{'server' if advice.danger else 'advice'}  {advice.setting}: {advice.text}")
     for sentence in report.unchecked:
         say(f"not checked: {sentence}")
-    say(f"queue {name}: {_summary(report.findings, report.left, repair=repair)}")
+    text = _summary(report.findings, report.left, repair=repair)
+    dangers = sum(advice.danger for advice in report.advice)
+    if dangers and not report.left:
+        settings = "1 setting" if dangers == 1 else f"{dangers} settings"
+        text += f", but {settings} of its server endanger{'s' if dangers == 1 else ''} it"
+    say(f"queue {name}: {text}")
 
 
 def _line(finding: Finding) -> str:

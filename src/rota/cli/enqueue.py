@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
+import stat
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,7 +20,7 @@ from rota.cli.records import BadLine, Lines, Row, read_csv, read_json_lines, siz
 from rota.cli.specs import Fields, SpecMaker
 from rota.cli.targets import find_queue, is_module_queue
 from rota.errors import BatchInterrupted, ConfigError, PayloadError, Unavailable
-from rota.jobspec import JobSpec
+from rota.jobspec import DEFAULT_LANE, JobSpec
 from rota.queue import Queue
 from rota.store import OnFull
 
@@ -106,13 +109,18 @@ def enqueue(
     with reporting():
         target = find_queue(queue, url)
         fields = Fields(lane_from, ordering_key_from, id_from)
-        maker = SpecMaker(target, task, fields, check=is_module_queue(queue))
+        module = is_module_queue(queue)
+        maker = SpecMaker(target, task, fields, check=module)
         kind = format or _guess(file)
         with _open(file) as stream, _progress(size_of(stream)) as advance:
             lines = Lines(stream, 4 * target.max_payload + SPARE_LINE_BYTES)
             rows = read_csv(lines) if kind is Format.CSV else read_json_lines(lines)
             job = _Enqueueing(target, maker, lines, advance, stops=on_full is OnFullChoice.RAISE)
             job.run(rows, on_full="wait" if on_full is OnFullChoice.WAIT else "outcome", wait=wait)
+        if not lines.number:
+            say("standard input is empty" if file == "-" else "the file is empty")
+        elif lane_from is None and not module and job.counts["created"]:
+            say(f"no --lane-from: all jobs are in lane {DEFAULT_LANE}")
     raise typer.Exit(FAILED if any(job.counts[name] for name in NOT_IN) else 0)
 
 
@@ -193,8 +201,19 @@ def _guess(file: str) -> Format:
         return Format.JSONL
     suffix = Path(file).suffix.lower()
     if suffix not in _SUFFIXES:
+        _check_is_file(file)
         raise ConfigError(f"{file}: expected {', '.join(_SUFFIXES)}, or --format jsonl or csv")
     return _SUFFIXES[suffix]
+
+
+def _check_is_file(file: str) -> None:
+    """A name that is mistyped has no suffix either: what is wrong is said first."""
+    try:
+        directory = stat.S_ISDIR(Path(file).stat().st_mode)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
+    if directory:
+        raise ConfigError(f"{file} cannot be read: {os.strerror(errno.EISDIR)}")
 
 
 @contextlib.contextmanager

@@ -10,8 +10,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
+import sys
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import typer
 
@@ -40,6 +43,49 @@ def say(text: str) -> None:
 def fail(message: str, code: int) -> NoReturn:
     say(f"rota: {message}")
     raise typer.Exit(code)
+
+
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+def open_closed_streams() -> None:
+    """What was closed before the start (`>&-`) becomes the null device.
+
+    In the order of the descriptors, so that no connection gets the place of one of them.
+    """
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+
+
+@contextlib.contextmanager
+def writing() -> Iterator[None]:
+    """Output that cannot be written (a full disk) is a line on stderr, and exit status 1."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        with contextlib.suppress(OSError):
+            say(f"rota: cannot write: {error.strerror}")
+        for stream in (sys.stdout, sys.stderr):
+            _drop_what_is_left(stream)
+        sys.exit(FAILED)
+
+
+def _drop_what_is_left(stream: TextIO) -> None:
+    """The interpreter writes it at its end, and would fail again."""
+    try:
+        stream.flush()
+    except OSError:
+        with open(os.devnull, "w") as null:
+            os.dup2(null.fileno(), stream.fileno())
 
 
 @contextlib.contextmanager

@@ -27,6 +27,7 @@ from rota.cli.tables import one_line, print_facts, print_table
 from rota.cli.times import ago, moment, when
 from rota.config import whole
 from rota.errors import ConfigError
+from rota.failure import headline
 from rota.inspector import MAX_LISTED
 from rota.model import JobInfo
 from rota.queue import Queue
@@ -81,7 +82,25 @@ def ls(
             if more:
                 say(f"the first {limit} jobs; --limit shows more")
         else:
-            say(f"queue {target.name} has no such jobs ({which})")
+            others = _others(target, which) if lane is None and task is None else ""
+            say(f"queue {target.name} has no such jobs ({which}){others}")
+
+
+def _others(queue: Queue, asked: State) -> str:
+    """The jobs there are in other states; how they are asked for."""
+    info = queue.sync.info()
+    counts = {
+        State.RUNNING: (info.running, "runs", "run"),
+        State.WAITING: (info.waiting, "waits", "wait"),
+        State.DELAYED: (info.delayed, "is delayed", "are delayed"),
+        State.DEAD: (info.dead, "is dead", "are dead"),
+    }
+    told = [
+        f"{count:,} {one if count == 1 else many}"
+        for state, (count, one, many) in counts.items()
+        if count and state is not asked
+    ]
+    return f"; {', '.join(told)}: see --lane, --state" if told else ""
 
 
 def _listed(
@@ -115,15 +134,11 @@ def _cells(job: JobInfo) -> tuple[str, ...]:
     return (job.id, job.task or "-", job.lane or "-", key, enqueued, str(job.attempts))
 
 
-def _last_line(text: str | None) -> str:
-    return (text or "").strip().rpartition("\n")[2] or "-"
-
-
 _LAST: dict[State, Callable[[JobInfo], tuple[str, ...]]] = {
     State.WAITING: lambda job: (str(job.priority),),
     State.DELAYED: lambda job: (moment(job.due) if job.due else "-",),
     State.RUNNING: lambda job: (job.worker or "-",),
-    State.DEAD: lambda job: (ago(job.due) if job.due else "-", _last_line(job.error)),
+    State.DEAD: lambda job: (ago(job.due) if job.due else "-", headline(job.error) or "-"),
 }
 
 
@@ -171,7 +186,8 @@ def explain(
     Exit status 1 when there is no such job: never enqueued, or done.
     """
     with opened(queue, url) as target:
-        found = target.sync.job(id).explain()
+        asked = target.link.explainer.job(target.sync.job(id).id, shell=True)
+        found = target.link.run_sync(asked)
         if found is None:
             fail(f"queue {target.name} has no job {id}: {NO_JOB}", FAILED)
         print_explanation(found, as_json=as_json)

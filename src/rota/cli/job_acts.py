@@ -24,6 +24,7 @@ from rota.cli.options import (
 from rota.cli.rows import job_row, print_rows
 from rota.cli.tables import one_line
 from rota.cli.times import moment, span
+from rota.failure import headline
 from rota.model import JobInfo
 from rota.queue import Queue
 
@@ -146,7 +147,7 @@ def _tell(job: JobInfo, *, as_json: bool) -> None:
         print_rows([job_row(job)])
         return
     due = f", due {moment(job.due)}" if job.state == "delayed" and job.due else ""
-    error = (job.error or "").strip().rpartition("\n")[2]
+    error = headline(job.error)
     failed = f", {job.attempts} failed attempts" if job.attempts else ""
     typer.echo(one_line(f"{job.state}{due}{failed}{': ' + error if error else ''}"))
 

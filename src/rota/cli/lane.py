@@ -147,4 +147,5 @@ def explain(
 ) -> None:
     """Say why a lane is not served now, and what would free it, the decisive reason first."""
     with opened(queue, url) as target:
-        print_explanation(target.sync.lane(lane).explain(), as_json=as_json)
+        asked = target.link.explainer.lane(target.sync.lane(lane).name, shell=True)
+        print_explanation(target.link.run_sync(asked), as_json=as_json)

@@ -88,13 +88,16 @@ def _json_row(number: int, raw: bytes) -> Row | BadLine:
 def read_csv(lines: Lines) -> Iterator[Row | BadLine]:
     """A row per record, its fields named by the first line; values stay text.
 
-    Raises ConfigError where the first line does not name the fields. Blank lines are skipped;
+    Raises ConfigError where the first line does not name the fields; there are no rows where there
+    is no line at all. Blank lines are skipped;
     a record that goes over several lines has the number of its first.
     """
     # A field as long as a line may be; the module's own limit is shorter.
     csv.field_size_limit(lines.longest + 1)
     reader = csv.reader(_texts(lines), strict=True)
-    fields = _header(reader)
+    fields = _header(reader, lines)
+    if not fields:
+        return
     while True:
         number, cuts = lines.number + 1, lines.cuts
         try:
@@ -116,11 +119,13 @@ def _texts(lines: Lines) -> Iterator[str]:
         yield raw.decode("utf-8", "surrogateescape")
 
 
-def _header(reader: Iterator[list[str]]) -> list[str]:
+def _header(reader: Iterator[list[str]], lines: Lines) -> list[str]:
     try:
         fields = next((record for record in reader if record), [])
     except csv.Error as error:
         raise ConfigError(f"the first line is not CSV: {error}") from None
+    if not lines.number:
+        return []
     if not fields or not all(fields) or len(set(fields)) < len(fields) or not _is_text(fields):
         raise ConfigError(
             f"the first line of a CSV file names the fields, each once; given {shown(fields)}"

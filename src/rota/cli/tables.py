@@ -11,6 +11,11 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table  # a seventh of a short command's time: imported where it is used
 
+IDS = ("id", "head", "consumer")
+"""Columns of what is copied from a table: their cells stay on one line."""
+LONGEST_WHOLE = 40
+"""The longest cell that does; longer ids are a user's own."""
+
 
 def print_table(
     headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Collection[str] = ()
@@ -40,9 +45,15 @@ def fitted(
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
-    for heading in headings:
+    for place, heading in enumerate(headings):
+        longest = max((len(one_line(row[place])) for row in rows), default=0)
+        whole = heading in IDS and longest <= LONGEST_WHOLE
         table.add_column(
-            heading, justify="right" if heading in numbers else "left", overflow="fold"
+            heading,
+            justify="right" if heading in numbers else "left",
+            overflow="fold",
+            no_wrap=whole,
+            min_width=longest if whole else None,
         )
     for row in rows:
         table.add_row(*(Text(one_line(cell)) for cell in row))

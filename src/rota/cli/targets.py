@@ -25,6 +25,11 @@ def find_queue(text: str, url: str | None) -> Queue:
     return import_queue(text, url) if is_module_queue(text) else Queue(text, url=url)
 
 
+def nothing_of(queue: Queue) -> str:
+    """What is said of a name that is perhaps mistyped: a healthy queue looks like this too."""
+    return f"nothing of it is on {queue.link.target.display}"
+
+
 def import_queue(text: str, url: str | None) -> Queue:
     """Imports `module:queue`, the current directory first on the path; raises ConfigError.
 
@@ -36,6 +41,9 @@ def import_queue(text: str, url: str | None) -> Queue:
             f"given {text!r}"
         )
     module_name, _, path = text.partition(":")
+    if module_name.endswith(".py"):
+        meant = f"{module_name.removesuffix('.py')}:{path}"
+        raise ConfigError(f"{text} names a file, not a module; did you mean {meant}?")
     module = _import(module_name)
     queue = _attribute(module, path)
     if not isinstance(queue, Queue):
@@ -72,7 +80,7 @@ def _import(name: str) -> ModuleType:
         raise ConfigError(
             f"module {name!r} needs module {missing!r}, which is not installed{_place(error)}"
         ) from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(
             f"importing module {name!r} failed:\n{_own_traceback(error).rstrip()}"
         ) from None

@@ -8,7 +8,7 @@ from rota.explain.answer import Reason
 from rota.explain.facts import ConsumerFacts, Holder, JobAnswer, JobFacts
 from rota.explain.lanes import lane_reasons, queue_reasons, turn_reason
 from rota.explain.sequences import behind_waiting, sequence_reasons
-from rota.explain.words import Words, count, last_line, note_of, unix
+from rota.explain.words import Words, count, headline_of, note_of, unix
 
 
 def job_reasons(
@@ -45,7 +45,7 @@ def _waiting(words: Words, answer: JobAnswer, job: JobFacts) -> Iterator[Reason]
 def _dead(words: Words, answer: JobAnswer, job: JobFacts) -> Reason:
     note = note_of(job.note)
     holds = answer.sequence is not None and answer.sequence.waits_for == job.id
-    error = last_line(note.get("error") or "")
+    error = headline_of(note.get("error") or "")
     return Reason(
         "dead",
         f"It gave up at {words.moment(job.dead_since or 0)} after "
@@ -70,7 +70,7 @@ def _delayed(words: Words, job: JobFacts, due: float) -> Reason:
     what = "It is delayed"
     if job.attempts:
         what = f"It failed {count(job.attempts, 'time')} and waits for its next attempt"
-        error = last_line(note.get("error") or "")
+        error = headline_of(note.get("error") or "")
         what += f" ({error})" if error else ""
     return Reason(
         "delayed",
@@ -83,7 +83,7 @@ def _delayed(words: Words, job: JobFacts, due: float) -> Reason:
 
 def _running(words: Words, job: JobFacts) -> Reason:
     asked = note_of(job.cancelled) if job.cancelled is not None else None
-    cancel = words.job_call(job.id, "cancel()")
+    cancel = words.cancel_job(job.id)
     if job.consumer is None:
         return Reason(
             "running",

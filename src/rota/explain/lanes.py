@@ -20,7 +20,7 @@ def queue_reasons(words: Words, queue: QueueFacts) -> Iterator[Reason]:
     """What keeps every lane of the queue from being served."""
     if queue.paused is not None:
         note = note_of(queue.paused)
-        free = "await queue.resume()"
+        free = words.resume_queue()
         yield Reason(
             "queue_paused",
             f"The whole queue is paused{words.why(note)}{words.until(queue.paused_until)}.",
@@ -84,7 +84,7 @@ def lane_reasons(
         yield Reason(
             "blocked",
             f"Lane {lane.name} is blocked{words.why(note)}{words.until(lane.block_until)}.",
-            words.sooner(lane.block_until, words.lane_call(lane.name, "unblock()")),
+            words.sooner(lane.block_until, words.lane_call(lane.name, "unblock")),
             unix(lane.block_until),
             _noted(note),
         )
@@ -96,7 +96,7 @@ def lane_reasons(
 
 def _pause(words: Words, lane: LaneFacts) -> Reason:
     note = note_of(lane.pause_why)
-    free = words.lane_call(lane.name, "resume()")
+    free = words.lane_call(lane.name, "resume")
     return Reason(
         "paused",
         f"Lane {lane.name} is paused{words.why(note)}{words.until(lane.pause_until)}.",
@@ -113,7 +113,7 @@ def _out_of_rate(words: Words, lane: LaneFacts) -> Reason:
         per_second = 1000 / lane.rate_interval
         rate = f" of {per_second:,.6g} a second"
         detail = {"per_second": per_second, "burst": lane.rate_burst, "rate_from": lane.rate_from}
-    free = words.lane_call(lane.name, "set(rate=…)")
+    free = words.set_lane(lane.name, "rate")
     if lane.rate_from == "template":
         free = f"await queue.set_template({lane.template!r}, rate=…)"
     return Reason(
@@ -161,7 +161,7 @@ def turn_reason(words: Words, queue: QueueFacts, lane: LaneFacts, ring: RingFact
         f"{count(ring.before, 'entry', 'entries')} of lane {lane.name}: "
         f"{about}{turn - 1:,} are handed out before it{workers}.",
         "Its turn, which comes with more free slots; or "
-        f"{words.lane_call(lane.name, 'set(weight=…)')} with more",
+        f"{words.set_lane(lane.name, 'weight')} with more",
         detail={
             "lanes_before": ring.ahead,
             "entries_before": ring.before,
@@ -200,7 +200,7 @@ def _raise_ceiling(words: Words, lane: LaneFacts) -> str:
         case "queue":
             return "await queue.set(default_ceiling=…) with more"
         case _:
-            return f"{words.lane_call(lane.name, 'set(ceiling=…)')} with more"
+            return f"{words.set_lane(lane.name, 'ceiling')} with more"
 
 
 def _who(permits: int, holders: Sequence[Holder]) -> str:

@@ -41,7 +41,7 @@ def _behind_running(words: Words, name: str, sequence: SequenceFacts) -> Reason:
     return Reason(
         "sequence",
         f"Job {head} of {name} runs on {words.consumer(consumer)}{taken}, and {_IN_ORDER}{lease}.",
-        f"The end of job {head}; or {words.job_call(head, 'cancel()')}",
+        f"The end of job {head}; or {words.cancel_job(head)}",
         detail=_detail(sequence, head, "running")
         | {
             "consumer": consumer.id,
@@ -67,7 +67,7 @@ def _behind_head(words: Words, name: str, sequence: SequenceFacts) -> Reason:
         "sequence",
         f"Job {head}, the head of {name}, failed and waits for its next attempt"
         f"{words.until(sequence.waits_until)}.",
-        words.sooner(sequence.waits_until, words.job_call(head, "cancel()")),
+        words.sooner(sequence.waits_until, words.cancel_job(head)),
         unix(sequence.waits_until),
         _detail(sequence, head, "waiting for its retry"),
     )

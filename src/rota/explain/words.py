@@ -8,16 +8,21 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rota.explain.facts import ConsumerFacts
+from rota.failure import headline
 from rota.model import read_note
 from rota.timing import duration
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words for one moment of one queue; `now` in Unix milliseconds."""
+    """The words for one moment of one queue; `now` in Unix milliseconds.
+
+    `shell`: what is to be called is told as commands, where there is one for it.
+    """
 
     queue: str
     now: float
+    shell: bool = False
 
     def moment(self, ms: float) -> str:
         """An instant, and how far away it is."""
@@ -32,7 +37,7 @@ class Words:
     def why(self, note: dict[str, Any]) -> str:
         """By whom, since when and why, as far as a note says."""
         by, at = note.get("by"), note.get("at")
-        reason = plain(note.get("reason") or "") or last_line(note.get("error") or "")
+        reason = plain(note.get("reason") or "") or headline_of(note.get("error") or "")
         said = f" by {plain(by)}" if by else ""
         if isinstance(at, int | float):
             said += f" since {self.moment(at)}"
@@ -52,11 +57,23 @@ class Words:
         """Host and process; the id where the consumer has no name."""
         return consumer.name or consumer.id
 
-    def lane_call(self, lane: str, verb: str) -> str:
-        return f"await queue.lane({lane!r}).{verb}"
+    def resume_queue(self) -> str:
+        return self.command("queue resume") if self.shell else "await queue.resume()"
 
-    def job_call(self, id: str, verb: str) -> str:
-        return f"await queue.job({id!r}).{verb}"
+    def lane_call(self, lane: str, verb: str) -> str:
+        """`verb` without arguments: resume, unblock."""
+        if self.shell:
+            return self.command(f"lane {verb}", lane)
+        return f"await queue.lane({lane!r}).{verb}()"
+
+    def set_lane(self, lane: str, limit: str) -> str:
+        """The call that changes a limit; what to is left to who reads it."""
+        if self.shell:
+            return f"{self.command('lane set', lane, f'--{limit}')} …"
+        return f"await queue.lane({lane!r}).set({limit}=…)"
+
+    def cancel_job(self, id: str) -> str:
+        return self.command("job cancel", id) if self.shell else f"await queue.job({id!r}).cancel()"
 
     def command(self, verb: str, *arguments: str) -> str:
         """A command of `rota` as a shell takes it; `verb` stands before the queue's name."""
@@ -78,9 +95,9 @@ def plain(text: object) -> str:
     return " ".join(printable.split())
 
 
-def last_line(error: object) -> str:
-    """What an error comes to: the last line of a traceback."""
-    return plain(str(error).strip().rpartition("\n")[2])
+def headline_of(error: object) -> str:
+    """What an error comes to."""
+    return plain(headline(str(error)))
 
 
 def unix(ms: float | None) -> float | None:

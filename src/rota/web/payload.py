@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from rota.failure import headline
+
 logger = logging.getLogger("rota.web")
 
 SHOWN_CHARS = 20_000
@@ -35,9 +37,9 @@ def shown_payload(task: str, payload: bytes, redact: Redact | None) -> Shown:
 
 
 def one_line(text: str | None, chars: int = SHOWN_LINE) -> str:
-    """The last line of a text, which in a traceback is the error itself, cut."""
-    lines = (text or "").strip().splitlines() or [""]
-    return lines[-1] if len(lines[-1]) <= chars else lines[-1][: chars - 1] + "…"
+    """What an error comes to, cut."""
+    line = headline(text)
+    return line if len(line) <= chars else line[: chars - 1] + "…"
 
 
 def _set_out(payload: bytes) -> str:
