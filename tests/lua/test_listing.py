@@ -191,7 +191,7 @@ def test_sequences_that_are_out_come_first(desk: Desk, look: Inspector, limit: i
     desk.add("plain", "x", "y")
     desk.add("other", lane="b", key="ready")
     desk.claim(6)  # five of lane a and one of lane b
-    desk.settle(("retried1", "retry", 9_000), error='{"error":"a\\nb"}')
+    desk.settle(("retried1", "retry", 9_000), error='{"error":"no luck\\nb"}')
     desk.settle(("rated1", "block_sequence", 7_000))
     desk.settle(("dead1", "bury", 0), ("gone1", "bury", 0), error='{"error":"e"}', hold=True)
     for lane in ("a", None):
@@ -219,7 +219,7 @@ def test_sequences_that_are_out_come_first(desk: Desk, look: Inspector, limit: i
     )  # fmt: skip
     retried = by_key["retried"]
     assert (retried.head, retried.waiting, retried.blocked_until) == ("retried1", 2, now + 9)
-    assert (retried.reason, retried.head_dead) == ("b", False)
+    assert (retried.reason, retried.head_dead) == ("no luck", False)
     assert by_key["rated"].blocked_until == now + 7
     dead, gone = by_key["dead"], by_key["gone"]
     assert (dead.head, dead.head_dead, dead.waiting, dead.blocked_until) == ("dead1", True, 1, None)
