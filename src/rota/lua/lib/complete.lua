@@ -15,13 +15,14 @@ local function complete(consumer, ids, deliveries, ran)
       n = n + 1
       done[n], answers[i] = id, 'ok'
       if ran and ran[i] then
-        charge_time(read_delivery(text).lane, id, ran[i])
+        charge_time(text:sub(first, first + length - 1), id, ran[i])
       end
-      if first + length <= #text then
+      local held = first + length <= #text and read_delivery(text)
+      if held then
         of_sequences[#of_sequences + 1] = id
-        readings[#of_sequences] = read_delivery(text)
+        readings[#of_sequences] = held
       else
-        count_permits(text:sub(first), -1)
+        count_permits(text:sub(first, first + length - 1), -1)
       end
     else
       answers[i] = 'settled'
