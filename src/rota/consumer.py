@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Iterable
 from datetime import timedelta
-from types import TracebackType
 from typing import Any
 
 from rota import config
@@ -47,12 +46,7 @@ class Consumer(Claims):
         self._station.metronome().enter()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._open = False
         self._woken.set()  # a claim under way ends
         if self._mending is not None:

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import fields
 from datetime import datetime, timedelta
-from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, overload
 
 from rota import config, names, tracing
@@ -459,10 +458,5 @@ class Queue:
     async def __aenter__(self) -> Queue:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Iterable
 from datetime import timedelta
-from types import TracebackType
 from typing import Any
 
 from rota import config
@@ -40,12 +39,7 @@ class SyncConsumer(Claims):
         self._station.thread_metronome.enter()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._open = False
         self._woken.set()  # a claim under way ends
         self._station.thread_metronome.gone(self)

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from types import TracebackType
 
 from rota import config
 from rota.errors import ConfigError, RotaError
@@ -307,12 +306,7 @@ class Worker:
         self._task.add_done_callback(_log_failure)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         assert self._task is not None
         self.stop()
         await self._task

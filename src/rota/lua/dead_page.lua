@@ -13,11 +13,10 @@ for i = 1, #page, 2 do
   local _, header = read_head(id)
   header = header or {}
   if (lane == '' or header.lane == lane) and (task == '' or header.task == task) then
-    local record = redis.pcall('GET', k_job(id))
     rows[#rows + 1] = {
       id,
       tonumber(page[i + 1]),
-      type(record) == 'string' and record or '',
+      read_bytes(id, -1),
       tonumber(redis.call('HGET', k_attempts, id) or 0),
       tonumber(redis.call('HGET', k_deaths, id) or 0),
       redis.call('HGET', k_errors, id) or '',

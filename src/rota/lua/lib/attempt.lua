@@ -17,6 +17,12 @@ local function attempt(...)
   return reply
 end
 
+-- The first member of a ZSET; nil where there is none.
+local function first_in(key)
+  local found = attempt('ZRANGE', key, 0, 0)
+  return found and found[1]
+end
+
 -- What has been counted since it was last asked for.
 local function take_broken()
   local count = broken

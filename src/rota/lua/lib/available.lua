@@ -1,8 +1,3 @@
-local function first_in(key)
-  local found = attempt('ZRANGE', key, 0, 0)
-  return found and found[1]
-end
-
 -- Since when (Unix ms) an entry's first job has been available; math.huge: there is none.
 local function available_since(entry, lane)
   if entry and entry:byte(1) == 33 then

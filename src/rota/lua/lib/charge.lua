@@ -44,11 +44,9 @@ end
 -- What the lane's next job will be charged: how far behind the rotation a lane joins that has no
 -- tag of its own.
 local function next_cost(lane)
-  local first = attempt('ZRANGE', k_pending(lane), 0, 0)
-  local entry = first and first[1]
+  local entry = first_in(k_pending(lane))
   if entry and entry:byte(1) == 33 then
-    first = attempt('ZRANGE', k_sequence(sequence_of(lane, entry:sub(2))), 0, 0)
-    entry = first and first[1]
+    entry = first_in(k_sequence(sequence_of(lane, entry:sub(2))))
   end
   return (entry and cost_of(entry)) or 1
 end

@@ -16,7 +16,8 @@ local function fair_share(lane, left)
 end
 
 -- The first `count` of a lane's entries or of a sequence's jobs, with their scores. What others have
--- lost by then stands nowhere yet: until it is recorded, a damaged key must not end the script.
+-- lost by then stands nowhere yet: until it is recorded, a damaged key must not end the script. Not by
+-- `attempt`: every lane of a claim is asked, and its reply is known to be a table.
 local function pop(key, count)
   local popped = redis.pcall('ZPOPMIN', key, count)
   if popped.err then

@@ -21,8 +21,7 @@ end
 local function look_at_job(id, lane, task, time, worker)
   look_past()
   if is_of(id, lane, task) then
-    local record = redis.pcall('GET', k_job(id))
-    record = type(record) == 'string' and record or ''
+    local record = read_bytes(id, -1)
     row_bytes = row_bytes + #record
     job_rows[#job_rows + 1] = {
       id,

@@ -32,21 +32,21 @@ local function parse_prefix(text)
   return nil
 end
 
--- The record's first bytes; none where its key is damaged.
-local function first_bytes(id, count)
-  local text = redis.pcall('GETRANGE', k_job(id), 0, count - 1)
+-- The record's bytes up to number `last`, from 0, -1 for all; none where its key is damaged.
+local function read_bytes(id, last)
+  local text = redis.pcall('GETRANGE', k_job(id), 0, last)
   return type(text) == 'string' and text or ''
 end
 
 local function read_prefix(id)
-  return parse_prefix(first_bytes(id, PREFIX_WIDTH))
+  return parse_prefix(read_bytes(id, PREFIX_WIDTH - 1))
 end
 
 -- Prefix and header; nil where the record is missing, or either cannot be read.
 local function read_head(id)
-  local text = first_bytes(id, HEAD_USUAL)
+  local text = read_bytes(id, HEAD_USUAL - 1)
   if #text == HEAD_USUAL and not text:find('\n', PREFIX_WIDTH + 1, true) then
-    text = first_bytes(id, HEAD_MAX)
+    text = read_bytes(id, HEAD_MAX)
   end
   local stop = text:find('\n', PREFIX_WIDTH + 1, true)
   if not stop then
