@@ -141,7 +141,7 @@ class Deliveries:
         answers = yield from self._store.settle(self.id, settlements)
         for settlement, answer in zip(settlements, answers, strict=True):
             job = self._let_go(settlement.id, settlement.delivery)
-            # Also where the answer is `settled`: then the first sending, unheard, has done it.
+            # Also where the answer is `settled`: then an earlier call, unheard, has done it.
             if job is not None and job.sequence and answer != "lost" and _stops(settlement):
                 self._let_go_behind(job)
         return answers

@@ -28,7 +28,7 @@ def new_id() -> str:
 
 
 def new_nonce() -> str:
-    """A name nobody else uses: for a consumer, or one enqueue call."""
+    """A name nobody else uses: for a consumer, or one call."""
     return _digits() + _digits()[:9]
 
 

@@ -67,7 +67,7 @@ CATALOGUE: tuple[KeyKind, ...] = (
     KeyKind("cancels", "cancels", "hash", "running job → who asked to cancel it"),
     KeyKind("dead", "dead", "zset", "dead job → when"),
     KeyKind("wake", "wake", "list", "the doorbell"),
-    KeyKind("sent", "sent:{nonce}", "string", "receipt of an enqueue call, kept 60 s"),
+    KeyKind("sent", "sent:{nonce}", "string", "receipt: what a call was answered, kept 60 s"),
     KeyKind("figures", "figures:{minute}", "hash", "lane → its jobs, waits, charges: doubles"),
     KeyKind("seq", "seq", "string", "the queue's counter"),
     KeyKind("stats", "stats", "hash", "totals of the queue"),

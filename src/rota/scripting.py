@@ -6,12 +6,17 @@ A script is one file in `rota/lua`, with a machine-read header:
     -- include: clock bell          functions it uses, from `lua/lib`, in order; in any
                                     number of such lines
     -- args: consumer number        its arguments, by name, in order
-    -- resend: yes                  whether sending it twice is as good as once
+    -- resend: receipt              yes: sending it twice is as good as once; no: it must not be;
+                                    receipt: sent again, it answers what it answered first
 
 `@script(decode)` binds a typed stub of the same name: at import the header must equal the
 stub's keyword parameters. Bodies never mention KEYS or ARGV; each argument is a Lua local of
 its name, decoded by its Python type. Every script declares two keys, the queue's `config` and
 `none`, so that a migrating cluster slot answers before anything runs.
+
+A receipt is the reply of a call, kept on the server for a minute under a nonce that the call
+carries as its first argument. Who missed the reply is given it again, and nothing is done twice. A
+body that has written nothing may say so by returning `true` beside its reply: then none is kept.
 """
 
 from __future__ import annotations
@@ -28,6 +33,7 @@ from typing import Any, Concatenate, Generic, NewType, ParamSpec, TypeVar, cast,
 
 import msgspec
 
+from rota.ids import new_nonce
 from rota.keys import Keys, lua_helpers
 
 P = ParamSpec("P")
@@ -72,6 +78,7 @@ class Script:
     resend: bool
     body: str
     binding: str = ""
+    receipt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,18 +188,36 @@ def load(name: str) -> Script:
             f"{name}.lua: first line must be '#!lua' or '#!lua flags=…', got {first!r}"
         )
     resend = _header(rest, "resend")
-    if resend not in (("yes",), ("no",)):
-        raise ValueError(f"{name}.lua: header needs '-- resend: yes' or '-- resend: no'")
+    if resend not in (("yes",), ("no",), ("receipt",)):
+        raise ValueError(f"{name}.lua: header needs '-- resend: yes', 'no' or 'receipt'")
     return Script(
         name=name,
         flags=first,
         includes=_header(rest, "include"),
         arguments=_header(rest, "args"),
-        resend=resend == ("yes",),
+        resend=resend != ("no",),
+        receipt=resend == ("receipt",),
         body=rest,
     )
 
 
+_WITH_RECEIPT = """\
+local nonce = ARGV[1]
+local receipt = redis.call('GET', k_sent(nonce))
+if receipt then
+  -- A write, so that this connection too can ask whether all before it is durable.
+  redis.call('PEXPIRE', k_sent(nonce), 60000)
+  return cmsgpack.unpack(receipt)
+end
+local function answer()
+{}
+end
+local reply, nothing_done = answer()
+if not nothing_done then
+  redis.call('SET', k_sent(nonce), cmsgpack.pack(reply), 'PX', 60000)
+end
+return reply
+"""
 _DEFINITION = re.compile(r"^local (?:function (\w+)|([\w, ]+?)( =|$))", re.MULTILINE)
 _FUNCTION = re.compile(r"^local function (\w+).*?^end\n", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"--.*")
@@ -257,6 +282,8 @@ class Library:
             for i, include in enumerate(includes)
         ]
         body = "\n".join([*scoped, script.body])
+        if script.receipt:
+            body = "\n".join([*scoped, _WITH_RECEIPT.format(script.body)])
         text = "\n".join([script.flags, lua_helpers(body), script.binding, body])
         return Assembled(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
@@ -287,7 +314,9 @@ def script(
         kinds = [hints[name] for name in names]
         binding = "\n".join(
             f"local {name} = {_LUA_DECODERS[kind].format(index)}"
-            for index, (name, kind) in enumerate(zip(names, kinds, strict=True), start=1)
+            for index, (name, kind) in enumerate(
+                zip(names, kinds, strict=True), start=2 if source.receipt else 1
+            )
         )
         bound = replace(source, binding=binding)
         if Tail in kinds[:-1]:
@@ -301,6 +330,8 @@ def script(
 
         def call(keys: Keys, /, *args: P.args, **kwargs: P.kwargs) -> Call[T]:
             values = [encode(kwargs[name]) for name, encode in slots]
+            if bound.receipt:
+                values.insert(0, new_nonce())
             if tail is not None:
                 values += cast("list[bytes]", kwargs[tail])
             return Call(bound, keys, values, decode)

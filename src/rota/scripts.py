@@ -15,7 +15,6 @@ from rota.scripting import BOUND, LIBRARY, Packed, Tail, script
 def enqueue(
     keys: Keys,
     *,
-    nonce: str,
     atomic: bool,
     large: bool,
     distinct: bool,

@@ -286,9 +286,9 @@ def test_a_skip_that_is_sent_twice_skips_once(desk: Desk) -> None:
     for id in ("s1", "s2"):
         desk.claim()
         desk.settle((id, "retry", 60_000))
-        words = {"lane": "a", "key": "k", "id": id, "by": ""}
+        skip = scripts.skip(desk.keys, lane="a", key="k", id=id, by="")
         for _ in range(2):
-            assert desk.run(iter(scripts.skip(desk.keys, **words))) == "ok"
+            assert desk.run(iter(skip)) == "ok"
         desk.clean()
     assert desk.zset("dead").keys() == {"s1", "s2"}
     gone = scripts.skip(desk.keys, lane="a", key="k", id="s3", by="")

@@ -51,6 +51,8 @@ class Fault:
     name: str
     answer: str
     left: float
+    every: int
+    met: int = 0
 
 
 class Faulty(Proxy):
@@ -65,10 +67,10 @@ class Faulty(Proxy):
         self._unanswered: set[_Link] = set()
         super().__init__(server.nodes[0].address)
 
-    def plant(self, name: str, answer: str, times: float = float("inf")) -> None:
+    def plant(self, name: str, answer: str, times: float = float("inf"), *, every: int = 1) -> None:
         """From now on the next `times` commands of this name get `answer`: the first word of a
-        server's error, CUT, CUT_AFTER or SILENT."""
-        self._faults.append(Fault(name, answer, times))
+        server's error, CUT, CUT_AFTER or SILENT. `every`: of so many, only the first."""
+        self._faults.append(Fault(name, answer, times, every))
 
     def heal(self) -> float:
         """Takes all faults away; returns when (monotonic)."""
@@ -83,6 +85,9 @@ class Faulty(Proxy):
     def _fault(self, name: str) -> str | None:
         for fault in self._faults:
             if fault.name == name and fault.left > 0:
+                fault.met += 1
+                if (fault.met - 1) % fault.every:
+                    return None
                 fault.left -= 1
                 self.failed[name] = self.failed.get(name, 0) + 1
                 return fault.answer

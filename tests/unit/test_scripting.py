@@ -49,7 +49,7 @@ def _raw(reply: Reply) -> Reply:
         ("#!lua flags=allow-oom, no-writes\n-- resend: yes\n", "first line must be '#!lua'"),
         ("#!lua flags=\n-- resend: yes\n", "first line must be '#!lua'"),
         ("#!LUA\n-- resend: yes\n", "first line must be '#!lua'"),
-        ("#!lua\nreturn 1\n", "header needs '-- resend: yes' or '-- resend: no'"),
+        ("#!lua\nreturn 1\n", "header needs '-- resend: yes', 'no' or 'receipt'"),
         ("#!lua\n-- resend:\n", "header needs '-- resend: yes'"),
         ("#!lua\n-- resend: perhaps\n", "header needs '-- resend: yes'"),
         ("#!lua\n-- resend: yes no\n", "header needs '-- resend: yes'"),

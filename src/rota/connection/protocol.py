@@ -24,7 +24,7 @@ from rota.keys import Keys
 from rota.scripting import Ask, Call, Library, Request, Scan, Wait
 
 RESEND_WINDOW_S = 10.0
-"""How long a call is sent again before it fails. Receipts of enqueue calls live for 60 s."""
+"""How long a call is sent again before it fails. Receipts live for 60 s."""
 FIRST_PAUSE_S = 0.02
 MAX_PAUSE_S = 1.0
 MAX_DETOURS = 8

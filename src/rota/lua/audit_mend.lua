@@ -3,9 +3,9 @@
 -- include: changes refund figures forget asked give_back bury dead_job fingerprint findings audit_places judge_entries
 -- include: judge_hands judge_notes jobs_held judge_lanes audit_lists
 -- args: things
--- resend: yes
+-- resend: receipt
 -- Looks again at things in which something was found, and mends what is still wrong, each in the
--- same moment. things: judge, name, member of each, flat. Sending it twice finds nothing left to mend.
+-- same moment. things: judge, name, member of each, flat.
 -- Reply: findings (see audit_page), lanes touched
 begin_mending()
 local lanes = {}

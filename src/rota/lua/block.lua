@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- include: clock stamp bell lists attempt sequence_name limits out_until rate charge turn reconcile
 -- args: lane ms why
--- resend: yes
+-- resend: receipt
 -- Keeps a lane out of the ring for `ms` from now; only ever extends. why: JSON {reason, by}, kept with the time.
 -- Reply: until (Unix ms)
 redis.call('HSETNX', k_config, 'schema', 1)

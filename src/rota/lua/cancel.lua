@@ -2,7 +2,7 @@
 -- include: clock bell lists attempt record sequence_name limits out_until rate charge turn reconcile offer
 -- include: changes forget dead_job end_move
 -- args: id by
--- resend: yes
+-- resend: receipt
 -- Cancels a job: deletes it where it waits or is delayed; in flight, it is flagged in `cancels` (JSON
 -- {by, at}; the first who asked stays named), and its worker and its next ending see to it.
 -- Reply: cancelled (deleted) · asked (in flight) · dead (left alone) · none (no such job)

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- include: clock delivery
 -- args: consumer lane by cursor limit
--- resend: yes
+-- resend: receipt
 -- Asks to cancel a consumer's jobs of a lane, as cancel.lua does for one: a page of its hash.
 -- Reply: cursor ('0' at the end), asked
 local why = cjson.encode({ by = by ~= '' and by or nil, at = now })

@@ -2,7 +2,7 @@
 -- include: clock bell lists attempt record sequence_name limits out_until rate charge turn reconcile offer
 -- include: changes forget dead_job
 -- args: ids
--- resend: yes
+-- resend: receipt
 -- Deletes dead jobs for good; a sequence that one of them held goes on.
 -- Reply: one word per id: ok · none (no such dead job)
 local answers = {}

@@ -1,7 +1,7 @@
 #!lua
 -- include: clock bell lists attempt record sequence_name limits backlog out_until rate charge turn reconcile
--- args: nonce atomic large distinct jobs bodies
--- resend: yes
+-- args: atomic large distinct jobs bodies
+-- resend: receipt
 -- Stores N jobs and makes them claimable, or keeps them until they are due.
 -- jobs: columns {ids, lanes, keys, priorities, delays, instants, costs}; the last five may be false
 -- as a whole or per job. bodies: header line and payload of each. delays in ms from now, instants in Unix ms.
@@ -10,13 +10,6 @@
 -- Reply: ok, outcomes · full, lane · broken, lane. outcomes: one letter per job, in order:
 --   c created · d duplicate (the id is taken while its job exists) · f lane full · b lane broken (a key of
 --   its, or of the job's sequence, is damaged)
--- The nonce keeps the outcomes for 60 s: a resend is answered from them and stores nothing.
-local receipt = redis.call('GET', k_sent(nonce))
-if receipt then
-  -- A write, so that this connection too can ask whether all before it is durable.
-  redis.call('PEXPIRE', k_sent(nonce), 60000)
-  return { 'ok', receipt }
-end
 local ids, lanes, keys, priorities, delays, instants, costs = unpack(jobs, 1, 7)
 
 local names = {}
@@ -52,7 +45,7 @@ else
       letters[i] = 'd'
     elseif not has_room(lanes[i]) then
       if atomic then
-        return { 'full', lanes[i] }
+        return { 'full', lanes[i] }, true
       end
       letters[i] = 'f'
     else
@@ -63,13 +56,9 @@ else
   end
   outcomes = table.concat(letters)
 end
-local function answer()
-  redis.call('SET', k_sent(nonce), outcomes, 'PX', 60000)
-  return { 'ok', outcomes }
-end
 local count = created and #created or #ids
 if count == 0 then
-  return answer()
+  return { 'ok', outcomes }
 end
 
 -- Only an atomic call looks at the keys first: what it could not take back is what others wait for.
@@ -93,7 +82,7 @@ if atomic then
       sound = sound and is_sound(k_sequence(sequence))
     end
     if not sound then
-      return { 'broken', lane }
+      return { 'broken', lane }, true
     end
   end
 end
@@ -311,4 +300,4 @@ if refusals > 0 then
   outcomes = table.concat(letters)
   redis.call('HINCRBY', k_stats, 'broken', take_broken())
 end
-return answer()
+return { 'ok', outcomes }

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- include: bell
--- resend: yes
+-- resend: receipt
 -- Ends the pause of the whole queue.
 -- Reply: 1 it was paused, 0 it was not
 local was = redis.call('HDEL', k_config, 'paused')

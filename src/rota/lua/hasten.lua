@@ -2,7 +2,7 @@
 -- include: clock bell lists attempt record sequence_name limits out_until rate charge turn reconcile offer
 -- include: changes dead_job promote
 -- args: id
--- resend: yes
+-- resend: receipt
 -- A delayed job becomes due now, and so does the retry for which a sequence waits.
 -- Reply: ok · waiting (it may run as it is) · running · dead (left alone) · none (no such job)
 local function hasten()

@@ -2,7 +2,7 @@
 -- include: clock bell lists attempt record sequence_name delivery holding limits out_until rate charge turn
 -- include: reconcile offer changes refund forget asked give_back bury cancel_held consumer_name jobs_held reap
 -- args: consumer limit
--- resend: yes
+-- resend: receipt
 -- Ends a lease on its holder's wish, or an operator's: what it holds goes back uncounted, in pages.
 -- Reply: more (1: call again), back, known (0: there was no such lease)
 local known = redis.call('ZSCORE', k_consumers, consumer)

@@ -2,7 +2,7 @@
 -- include: clock bell lists attempt record sequence_name limits backlog out_until rate charge turn reconcile offer
 -- include: changes header_text rewrite
 -- args: source target cursor limit
--- resend: yes
+-- resend: receipt
 -- Takes what waits and what is delayed in lane `source` over to lane `target`, at its places, about
 -- `limit` jobs a call. Both lanes are ordered, or neither is.
 -- A sequence that is held or blocked stays as a whole, delayed jobs of it too, and so does one for

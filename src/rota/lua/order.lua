@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- args: consumer word
--- resend: yes
+-- resend: receipt
 -- Asks the process of a consumer to claim nothing more, or to stop; it hears of it with a beat. A consumer
 -- that was asked to stop stays so. word: quiet · stop
 -- Reply: 1, or 0 where it has no lease

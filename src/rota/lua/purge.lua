@@ -2,7 +2,7 @@
 -- include: clock bell lists attempt record sequence_name limits out_until rate charge turn reconcile offer
 -- include: changes forget end_move
 -- args: lane limit total
--- resend: yes
+-- resend: receipt
 -- Deletes a lane's waiting and delayed jobs, about `limit` a call; what is in flight goes on. `total`
 -- counts them: purged or cancelled. What of it is damaged is passed over.
 -- Reply: more (1: call again), deleted

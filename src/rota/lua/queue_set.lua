@@ -2,7 +2,7 @@
 -- include: clock bell lists attempt sequence_name limits rate charge
 -- include: changes sweep
 -- args: default_ceiling default_weight ceiling dead_max dead_age declared
--- resend: yes
+-- resend: receipt
 -- Changes what holds for the whole queue, each: '' unchanged, '-' removed, else its value. Defaults
 -- reach waiting lanes in pages, carried on by any beat. ceiling: most permits of all lanes together.
 -- dead_max, dead_age (ms): how many dead jobs are kept, and how long.

@@ -2,7 +2,7 @@
 -- include: clock bell lists attempt record sequence_name limits out_until rate charge turn reconcile offer
 -- include: changes dead_job
 -- args: ids
--- resend: yes
+-- resend: receipt
 -- Puts dead jobs back in their places, with their attempts and deaths forgiven. One that held its
 -- sequence runs before what waits behind it.
 -- Reply: one word per id: ok · none (no such dead job) · unreadable (its lane cannot be told, or is broken)

@@ -2,7 +2,7 @@
 -- include: clock bell lists attempt record sequence_name limits out_until rate charge turn reconcile offer changes
 -- include: header_text rewrite
 -- args: lane priority cursor limit
--- resend: yes
+-- resend: receipt
 -- Gives what waits and what is delayed in a lane this priority, about `limit` jobs a call. Jobs of one
 -- priority keep their order, between the calls too: those of a higher one come down last first,
 -- those of a lower one go up first first. Of a held sequence the waiting jobs are changed.

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- include: clock bell lists attempt sequence_name limits out_until rate charge turn reconcile
 -- args: lane
--- resend: yes
+-- resend: receipt
 -- Ends a lane's pause; a lane never paused stays as it is.
 -- Reply: 1 it was paused, 0 it was not
 local was = redis.call('SREM', k_paused, lane)

@@ -2,7 +2,7 @@
 -- include: clock bell lists attempt record sequence_name delivery holding limits out_until rate charge turn
 -- include: reconcile offer changes refund figures ran forget asked give_back bury cancel_held complete
 -- args: consumer entries
--- resend: yes
+-- resend: receipt
 -- Settles jobs in flight, each in its own way; the first ending of a delivery wins.
 -- entries: rows {id, delivery, action, delay, error, hold, unstarted, ran}; action: complete · retry (an attempt
 -- counts) · release (none does) · bury · block_lane, block_sequence (released, and its lane or

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- include: clock bell lists attempt record sequence_name limits out_until rate charge turn reconcile offer changes end_move
 -- args: lane key id by
--- resend: yes
+-- resend: receipt
 -- A sequence goes on past the job that stops it: the hold of a dead job ends, and that stays dead; a head
 -- that waits for its retry goes to the dead, with who skipped it.
 -- Reply: ok · none (the job does not stop the sequence)
@@ -33,11 +33,7 @@ local function bury_head()
   return true
 end
 
-local is_dead = redis.call('ZSCORE', k_dead, id)
-if redis.call('HGET', k_why, block) ~= id then
-  return is_dead and 'ok' or 'none' -- sent again: it was skipped the first time
-end
-if not is_dead and not bury_head() then
+if redis.call('HGET', k_why, block) ~= id or not (redis.call('ZSCORE', k_dead, id) or bury_head()) then
   return 'none'
 end
 redis.call('ZREM', k_blocked, block)

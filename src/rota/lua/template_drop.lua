@@ -2,7 +2,7 @@
 -- include: clock bell lists attempt sequence_name limits rate charge
 -- include: changes sweep
 -- args: name
--- resend: yes
+-- resend: receipt
 -- Removes a template. Lanes that refer to it fall back to the queue's defaults until there is one
 -- of that name again.
 -- Reply: 1 there was one, 0 there was none

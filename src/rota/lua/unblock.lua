@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- include: clock bell lists attempt sequence_name limits out_until rate charge turn reconcile
 -- args: lane
--- resend: yes
+-- resend: receipt
 -- Ends a lane's block before its time.
 -- Reply: 1 it was blocked, 0 it was not
 local was = redis.call('ZREM', k_blocked, 'l:' .. lane)

@@ -16,7 +16,6 @@ from rota.errors import (
     RotaError,
     ServerTooOld,
 )
-from rota.ids import new_nonce
 from rota.jobspec import JobSpec
 from rota.keys import Keys
 from rota.model import Enqueued, Outcome
@@ -139,7 +138,6 @@ class Enqueueing:
         """
         call = scripts.enqueue(
             self.keys,
-            nonce=new_nonce(),
             atomic=atomic,
             large=any(len(spec.payload) > LARGE_BYTES for spec in specs),
             distinct=len({spec.id for spec in specs}) == len(specs),
