@@ -90,7 +90,8 @@ class BatchInterrupted(RotaError):
     """A bulk enqueue stopped half-way.
 
     `outcomes` are those of the jobs known to be stored or refused, in input order; `unsure`
-    are the specs whose fate the client could not learn. Enqueueing the same spec objects
+    are the specs whose fate the client could not learn: none where the server refused the call, as
+    with ServerFull. Specs that are neither were not stored. Enqueueing the same spec objects
     again adds only what is missing.
     """
 

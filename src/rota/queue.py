@@ -231,7 +231,8 @@ class Queue:
         `lane_broken`.
 
         A failure raises BatchInterrupted, and `on_full="raise"` LaneFull, with the outcomes of
-        its own call; those of the calls before have been yielded.
+        its own call; those of the calls before have been yielded. ServerFull: nothing of its own
+        call is stored.
         """
         check_on_full(on_full)
         confirm = config.durable(durable) or self._home.durable

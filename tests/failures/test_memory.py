@@ -10,9 +10,10 @@ from collections import Counter
 import pytest
 
 import rota
-from rota.errors import BatchInterrupted, ServerFull
+from rota.errors import BatchInterrupted, ServerFull, Unavailable
 from tests.conftest import PrivateServer
 from tests.failures.tools import Hand, beat, jobs, until_done, working
+from tests.support.faulty import CUT_AFTER, Break
 from tests.support.queues import assert_drained, assert_sound, dump, open_queue
 from tests.support.servers import Kind, Server
 from tests.support.times import PATIENCE
@@ -89,6 +90,71 @@ def assert_drained_again(server: Server, queue: rota.Queue, done: int) -> None:
     assert found.counts("stats")["completed"] == done
     assert found.counts("stats").get("waiting", 0) == 0
     assert not list(found.each("job:"))
+
+
+@pytest.mark.parametrize("kind", ["valkey", "redis7"])
+async def test_a_full_server_stores_nothing_of_a_bulk_and_says_so(
+    private_server: PrivateServer, queue_name: str, kind: Kind
+) -> None:
+    """However many calls' worth, in either face, and single jobs that travel together."""
+    server = private_server(kind)
+    async with open_queue(server, queue_name) as queue:
+        with queue.sync as blocking:
+            await queue.enqueue(jobs(["before"])[0])
+            server.raw().config_set("maxmemory", 1)
+            for specs in load(10), load(2500):
+                with pytest.raises(ServerFull):
+                    await queue.enqueue_many(specs)
+                with pytest.raises(ServerFull):
+                    [done async for done in queue.enqueue_stream(specs)]
+                with pytest.raises(ServerFull):
+                    blocking.enqueue_many(specs)
+                with pytest.raises(ServerFull):
+                    list(blocking.enqueue_stream(specs))
+            singles = [queue.enqueue(spec) for spec in load(20)]
+            refused = await asyncio.gather(*singles, return_exceptions=True)
+            assert {type(error) for error in refused} == {ServerFull}
+        assert [id for id, _ in assert_sound(server, queue).each("job:")] == ["before"]
+
+
+@pytest.mark.legs("valkey")
+@pytest.mark.parametrize(("answer", "unsure"), [("OOM", []), (CUT_AFTER, ["j3"])])
+async def test_what_waits_for_room_in_a_lane_leaves_no_doubt_of_the_rest(
+    server: Server, queue_name: str, faulty: Break, answer: str, unsure: list[str]
+) -> None:
+    between = faulty(server)
+    async with open_queue(between.url, queue_name) as queue:
+        await queue.lane("a").set(backlog=2)
+        bulk = asyncio.create_task(
+            queue.enqueue_many(jobs(["j1", "j2", "j3"]), on_full="wait", wait=600)
+        )
+        await eventually_async(lambda: between.passed.get("enqueue"), "nothing was sent")
+        between.plant("enqueue", answer, times=1)
+        between.plant("enqueue", "OOM")
+        with pytest.raises(BatchInterrupted) as caught:
+            await bulk
+    assert [spec.id for spec in caught.value.unsure] == unsure
+    outcomes = {done.id: done.outcome for done in caught.value.outcomes}
+    refused = {} if unsure else {"j3": "lane_full"}
+    assert outcomes == {"j1": "created", "j2": "created"} | refused
+
+
+@pytest.mark.legs("valkey")
+async def test_a_refusal_after_a_lost_reply_does_not_say_that_nothing_was_written(
+    server: Server, queue_name: str, faulty: Break
+) -> None:
+    between = faulty(server)
+    async with open_queue(between.url, queue_name) as queue:
+        await queue.enqueue(jobs(["before"])[0])  # the script is known
+        for specs in jobs(["j1"]), jobs(["j2", "j3"]):
+            between.plant("enqueue", CUT_AFTER, times=1)
+            between.plant("enqueue", "OOM", times=1)
+            with pytest.raises((Unavailable, BatchInterrupted), match="out of memory") as caught:
+                await queue.enqueue_many(specs)
+            assert not isinstance(caught.value, ServerFull)
+            if isinstance(caught.value, BatchInterrupted):
+                assert caught.value.unsure == specs
+        assert (await queue.info()).waiting == 4
 
 
 # ── evicting ────────────────────────────────────────────────────────────────────────────────────

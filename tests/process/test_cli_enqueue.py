@@ -391,6 +391,25 @@ def test_a_server_that_goes_away_half_way(
     assert "with --id-from only what is missing is added" in program.errors
 
 
+def test_a_server_that_is_full_half_way(
+    rota: Programs, private_server: Callable[..., Server]
+) -> None:
+    server = private_server()
+    program = rota.start("enqueue", "q", "t", "-", "--url", server.url)
+    assert program.process.stdin is not None
+    assert program.process.stdout is not None
+    program.process.stdin.write('{"n": 1}\n' * 1500)
+    program.process.stdin.flush()
+    jobs = Keys("q").key("gwaiting")
+    eventually(lambda: server.raw().hget(jobs, "default") == "1000", "1,000 jobs are in", 15)
+    server.raw().config_set("maxmemory", 1)
+    program.process.stdin.close()
+    assert program.wait() == 3
+    assert program.process.stdout.read().startswith("1000 created, 0 duplicate")
+    assert "No more jobs are stored" in program.errors
+    assert server.raw().hget(jobs, "default") == "1000"
+
+
 def test_an_interrupt_says_how_far_it_got(rota: Programs, queue: Queue) -> None:
     program = rota.start("enqueue", queue.name, "t", "-")
     assert program.process.stdin is not None

@@ -19,7 +19,7 @@ from rota.cli.exits import FAILED, SERVER, fail, reporting, say
 from rota.cli.records import BadLine, Lines, Row, read_csv, read_json_lines, size_of
 from rota.cli.specs import Fields, SpecMaker
 from rota.cli.targets import find_queue, is_module_queue
-from rota.errors import BatchInterrupted, ConfigError, PayloadError, Unavailable
+from rota.errors import BatchInterrupted, ConfigError, PayloadError, ServerFull, Unavailable
 from rota.jobspec import DEFAULT_LANE, JobSpec
 from rota.queue import Queue
 from rota.store import OnFull
@@ -150,7 +150,9 @@ class _Enqueueing:
             for done in stream:
                 self.counts[done.outcome] += 1
         except BatchInterrupted as error:
-            self._interrupted(error)
+            self._interrupted(error.__cause__ or error, len(error.unsure))
+        except ServerFull as error:
+            self._interrupted(error, 0)
         finally:
             self._queue.sync.close()
             if self.counts["bad"] > SHOWN_BAD_LINES:
@@ -182,16 +184,13 @@ class _Enqueueing:
         if self.counts["bad"] <= SHOWN_BAD_LINES:
             say(f"line {number}: {reason}")
 
-    def _interrupted(self, error: BatchInterrupted) -> None:
-        cause = error.__cause__
-        if not isinstance(cause, Unavailable):
-            raise cause or error
-        if not self.counts.total():
+    def _interrupted(self, cause: BaseException, unsure: int) -> None:
+        if not isinstance(cause, Unavailable) or not self.counts.total():
             raise cause
+        rest = f"{unsure} more jobs may be stored or not" if unsure else "No more jobs are stored"
         fail(
-            f"{cause}\n  {len(error.unsure)} more jobs may be stored or not. Once the server is "
-            "back, enqueue the file again: with --id-from only what is missing is added, without "
-            "it every line is stored anew.",
+            f"{cause}\n  {rest}. Once the server takes jobs again, enqueue the file again: with "
+            "--id-from only what is missing is added, without it every line is stored anew.",
             SERVER,
         )
 

@@ -19,7 +19,7 @@ from rota.connection.faults import Lost, NotSent, error_for, refusal
 from rota.connection.route import Route, find, learn
 from rota.connection.steps import Drop, Pause, Send, Step, Steps
 from rota.connection.target import Address
-from rota.errors import Unavailable
+from rota.errors import RotaError, Unavailable
 from rota.keys import Keys
 from rota.scripting import Ask, Call, Library, Request, Scan, Wait
 
@@ -61,11 +61,13 @@ def deliver(
     """Sends calls of one queue together and returns their raw replies, in order.
 
     Raises ServerFull, ServerTooOld or Unavailable; Lost where a call that must not be sent
-    twice may have run. Only the calls that were refused are sent again.
+    twice may have run. Only the calls that were refused are sent again. After a lost reply a
+    refusal is Unavailable: it does not say that nothing was written.
     """
     slot = _slot_of(calls[0].keys)
     batch = Batch(calls, library)
     give_up, pause, detours = time.monotonic() + window, FIRST_PAUSE_S, 0
+    may_have_run = False
     while True:
         try:
             address = batch.asked or route.known(slot) or (yield from find(route, slot))
@@ -84,6 +86,11 @@ def deliver(
             if isinstance(fault, Lost) and not batch.may_be_sent_again():
                 raise
             trouble, wait = fault, True
+            may_have_run = may_have_run or isinstance(fault, Lost)
+        except RotaError as error:
+            if may_have_run:
+                raise Unavailable(f"a call's reply was lost, and sent again: {error}") from error
+            raise
         detours += 1
         if not wait and detours < MAX_DETOURS:
             continue

@@ -14,6 +14,7 @@ from rota.errors import (
     LaneFull,
     NotDurable,
     RotaError,
+    ServerFull,
     ServerTooOld,
 )
 from rota.jobspec import JobSpec
@@ -30,7 +31,7 @@ MAX_BYTES_PER_CALL = 2 * 1024 * 1024
 LARGE_BYTES = 2048
 FULL_PAUSE_S = 0.25
 
-_NOTHING_WRITTEN = (ConfigError, ServerTooOld)
+_NOTHING_WRITTEN = (ConfigError, ServerFull, ServerTooOld)
 _OUTCOMES: dict[str, Outcome] = {
     "c": "created",
     "d": "duplicate",
@@ -70,6 +71,14 @@ def next_chunk(
         if first and isinstance(error, RotaError):
             raise
         raise BatchInterrupted(outcomes, [], _cause(error)) from error
+
+
+def _interrupted(
+    outcomes: Sequence[Enqueued], sent: Sequence[JobSpec], error: Exception
+) -> BatchInterrupted:
+    """A call's worth was sent, and failed like this."""
+    unsure = [] if isinstance(error, _NOTHING_WRITTEN) else sent
+    return BatchInterrupted(outcomes, unsure, _cause(error))
 
 
 def _cause(error: Exception) -> str:
@@ -194,11 +203,15 @@ class Enqueueing:
                 raise LaneFull(error.lane, outcomes + error.outcomes) from error
             except NotDurable as error:
                 raise NotDurable(str(error), outcomes + error.outcomes) from error
+            except BatchInterrupted as error:
+                raise BatchInterrupted(
+                    outcomes + error.outcomes, error.unsure, error.cause
+                ) from error.__cause__
             except Exception as error:
                 certain = isinstance(error, _NOTHING_WRITTEN) or len(chunk) == 1
                 if not outcomes and certain and isinstance(error, RotaError):
                     raise
-                raise BatchInterrupted(outcomes, chunk, _cause(error)) from error
+                raise _interrupted(outcomes, chunk, error) from error
             outcomes += part
             broken = broken or _first_broken(chunk, part)
         if broken is not None:
@@ -218,10 +231,10 @@ class Enqueueing:
             return (
                 yield from self._enqueue_chunk(chunk, on_full=on_full, wait=wait, durable=durable)
             )
-        except (LaneFull, NotDurable, *_NOTHING_WRITTEN):
+        except (LaneFull, NotDurable, BatchInterrupted, *_NOTHING_WRITTEN):
             raise
         except Exception as error:
-            raise BatchInterrupted([], chunk, _cause(error)) from error
+            raise _interrupted([], chunk, error) from error
 
     def _enqueue_chunk(
         self, chunk: list[JobSpec], *, on_full: OnFull, wait: float, durable: Durable | None
@@ -240,6 +253,10 @@ class Enqueueing:
                 again = yield from self.enqueue([chunk[i] for i in full], durable=durable)
             except NotDurable as error:
                 trouble, again = error, error.outcomes
+            except Exception as error:
+                if not isinstance(error, _NOTHING_WRITTEN):
+                    outcomes = [done for i, done in enumerate(outcomes) if i not in full]
+                raise _interrupted(outcomes, [chunk[i] for i in full], error) from error
             for i, done in zip(full, again, strict=True):
                 outcomes[i] = done
             if trouble is not None:
