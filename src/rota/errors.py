@@ -10,6 +10,7 @@
     ├── BatchInterrupted                  a chunk of a bulk enqueue failed half-way
     ├── NotDurable                        the write was made, the asked durability was not reached
     └── Unavailable                       the server could not be reached or refused to serve
+        ├── QueueBroken                   a key of the whole queue is damaged
         ├── ServerFull                    the server is out of memory
         └── ServerTooOld                  the server lacks what rota needs
 
@@ -125,6 +126,26 @@ class NotDurable(RotaError):
 
 class Unavailable(RotaError):
     """The server could not be reached, or refused to serve; the message names it."""
+
+
+class QueueBroken(Unavailable):
+    """A key of the whole queue has a wrong type, and the call needs it: nothing was written.
+
+    Lua has no rollback, so every script looks first. Workers try again by themselves.
+    """
+
+    def __init__(self, key: str, type: str, expected: str) -> None:
+        super().__init__(key, type, expected)
+        self.key = key
+        self.type = type
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return (
+            f"key {self.key} is a {self.type} and should be a {self.expected}: the queue is "
+            "broken, nothing was written. Move it away, then `rota doctor QUEUE --repair` puts "
+            "back what the other keys tell of it"
+        )
 
 
 class ServerFull(Unavailable):

@@ -9,6 +9,7 @@ prefix they have by default, `emq`, is that of EchoMQ, from which lanes, ceiling
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -125,6 +126,34 @@ def lua_helpers(text: str) -> str:
     lines = ["local root = KEYS[1]:sub(1, -7) -- the queue's root: KEYS[1] is its config"]
     lines += [_lua_helper(kind) for kind in CATALOGUE if kind.name in mentioned]
     return "\n".join(lines)
+
+
+_LENGTH = {"hash": "HLEN", "zset": "ZCARD", "set": "SCARD", "string": "STRLEN"}
+
+
+def lua_checks(names: Iterable[str]) -> str:
+    """Lua that asks keys of the whole queue for their lengths, and so fails where one has a wrong
+    type."""
+    return "\n".join(f"redis.call('{_LENGTH[_BY_NAME[name].type]}', k_{name})" for name in names)
+
+
+def lua_quick_checks(names: Iterable[str]) -> str:
+    """The same in fewer calls: one for all sets and sorted sets, of which `none` is always empty.
+    It lets pass the one where the other is due."""
+    names = list(names)
+    sets = [name for name in names if _BY_NAME[name].type in ("zset", "set")]
+    if len(sets) < 2:
+        return lua_checks(names)
+    listed = ", ".join(f"k_{name}" for name in ("none", *sets))
+    together = f"redis.call('ZINTERCARD', {len(sets) + 1}, {listed}, 'LIMIT', 1)"
+    return "\n".join([together, lua_checks(name for name in names if name not in sets)])
+
+
+def keys_to_check(text: str) -> list[str]:
+    """The keys of the whole queue that `text` mentions. `wake` tells no state: it is not looked
+    at, and whoever rings it goes on without."""
+    mentioned = set(re.findall(r"\bk_(\w+)", text)) - {"none", "wake"}
+    return [kind.name for kind in CATALOGUE if kind.name in mentioned and kind.parameter is None]
 
 
 def _lua_helper(kind: KeyKind) -> str:

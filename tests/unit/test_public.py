@@ -21,7 +21,8 @@ PUBLIC = [
     "DeadJob", "Drained", "Durable", "Enqueued", "Explanation", "Finding", "Job", "JobInfo",
     "JobSpec", "JobsPage", "LaneBroken", "LaneFull", "LaneInfo", "LaneShare", "LeaseLost", "Moved",
     "NotDurable",
-    "PayloadError", "Queue", "QueueInfo", "Rate", "RateLimited", "Reason", "Release", "Report",
+    "PayloadError", "Queue", "QueueBroken", "QueueInfo", "Rate", "RateLimited", "Reason", "Release",
+    "Report",
     "Retry", "RotaError", "SequenceInfo", "SequencesPage", "ServerFull", "ServerTooOld", "Shares",
     "Signal", "Template", "Unavailable", "UnknownTask", "Worker", "WorkerConfig", "__version__",
     "current_job",
@@ -61,6 +62,7 @@ def test_every_error_is_a_rota_error() -> None:
     assert issubclass(rota.ConfigError, ValueError)
     assert issubclass(rota.PayloadError, ValueError)
     assert issubclass(rota.UnknownTask, LookupError)
+    assert issubclass(rota.QueueBroken, rota.Unavailable)
     assert issubclass(rota.ServerFull, rota.Unavailable)
     assert issubclass(rota.ServerTooOld, rota.Unavailable)
 
@@ -73,6 +75,7 @@ def test_every_error_is_a_rota_error() -> None:
         rota.LaneBroken("t7", [rota.Enqueued("a", "created"), rota.Enqueued("b", "lane_broken")]),
         rota.LaneFull("t7", [rota.Enqueued("a", "created"), rota.Enqueued("b", "lane_full")]),
         rota.BatchInterrupted([rota.Enqueued("a", "created")], [rota.JobSpec(task="t")], "why"),
+        rota.QueueBroken("emq:{q}:ring", "string", "zset"),
         rota.NotDurable("why", [rota.Enqueued("a", "created")]),
         rota.Retry(3, "why"),
         rota.Retry(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -199,6 +200,46 @@ end
     library = Library({"clock": helpers, "bell": text})
     sent = library.assemble(_script("return used()", "clock", "bell")).text
     assert re.findall(r"function (\w+)", sent) == ["helper", "used"]
+
+
+def test_a_script_that_writes_first_asks_the_keys_it_mentions() -> None:
+    """Those of the whole queue, each by what only its type answers; but for the doorbell."""
+    body = "redis.call('HSET', k_stats, 'a', k_vt, k_ring, k_paused, k_wake, k_job('j'))"
+    asked = r"^redis.call\('(\w+)', k_(\w+)\)$"
+    text = Library().assemble(_script(body)).text
+    assert re.findall(asked, text, re.MULTILINE) == [
+        ("ZCARD", "ring"), ("STRLEN", "vt"), ("SCARD", "paused"), ("HLEN", "stats")
+    ]  # fmt: skip
+    assert text.index("k_paused)") < text.index("HSET")
+    reader = replace(_script(body), flags="#!lua flags=no-writes")
+    assert not re.search(asked, Library().assemble(reader).text, re.MULTILINE)
+
+
+def test_a_script_may_ask_its_keys_itself() -> None:
+    script = replace(_script("  -- check: ring stats owed\nreturn 1"), checks_itself=True)
+    lines = Library().assemble(script).text.splitlines()
+    assert lines[-3:] == [
+        "redis.call('ZINTERCARD', 3, k_none, k_ring, k_owed, 'LIMIT', 1)",
+        "redis.call('HLEN', k_stats)",
+        "return 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "end"),
+    [
+        ("return 1", "return answered(answer())\n"),
+        ("if name then return 0 end\nreturn answered(1)", "return answered(1)\n"),
+    ],
+)
+def test_a_receipt_is_kept_of_the_reply(lua: dict[str, str], body: str, end: str) -> None:
+    lua["bound.lua"] = f"#!lua\n-- args: name n x yes table rest\n-- resend: receipt\n{body}"
+    given: dict[str, Any] = {"name": "a", "n": 3, "x": 0.1, "yes": True, "table": Packed([1])}
+    one, other = (scripting.script(_raw)(bound)(KEYS, **given, rest=Tail([])) for _ in range(2))
+    assert one.args[0] != other.args[0]
+    assert one.args[1:] == other.args[1:] == ["a", "3", "0.1", "1", b"\x91\x01"]
+    assert "local rest = {unpack(ARGV, 7)}" in one.script.binding
+    assert Library().assemble(one.script).text.endswith(end)
 
 
 def test_a_script_is_assembled_once() -> None:

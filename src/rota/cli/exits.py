@@ -22,6 +22,7 @@ from rota.connection.faults import Lost, NotSent
 from rota.errors import (
     ConfigError,
     PayloadError,
+    QueueBroken,
     RotaError,
     ServerFull,
     ServerTooOld,
@@ -97,6 +98,8 @@ def reporting() -> Iterator[None]:
         fail("interrupted", INTERRUPTED)
     except ServerFull as error:
         fail(f"{error}\n  Workers drain a full server by themselves; or raise maxmemory.", SERVER)
+    except QueueBroken as error:
+        fail(str(error), SERVER)
     except ServerTooOld as error:
         fail(f"{error}\n  Choose another server with --url or ROTA_URL.", SERVER)
     except (Unavailable, Lost, NotSent) as error:

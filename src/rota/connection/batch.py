@@ -19,6 +19,7 @@ class Batch:
 
     def __init__(self, calls: Sequence[Call[Any]], library: Library) -> None:
         self._calls = calls
+        self.keys = calls[0].keys
         self._library = library
         self._pending = list(range(len(calls)))
         self.replies: list[Reply] = [None] * len(calls)

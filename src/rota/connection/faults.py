@@ -17,7 +17,7 @@ class Lost(Unavailable):
     """The call may have run: its reply did not come. Sending again is safe where resending is."""
 
 
-Refusal = Literal["script", "moved", "ask", "passing", "full", "final"]
+Refusal = Literal["script", "moved", "ask", "passing", "full", "broken", "final"]
 
 _PASSING = (
     "LOADING",
@@ -40,7 +40,7 @@ def code_of(error: ResponseError) -> str:
 
 
 def refusal(error: ResponseError) -> Refusal:
-    """Sorts an error reply. All but `final` mean that nothing of the call has run."""
+    """Sorts an error reply. All but `broken` and `final` mean that nothing of the call has run."""
     text = type(error).__name__
     code = code_of(error)
     if code == "NOSCRIPT" or text == "NoScriptError":
@@ -51,6 +51,8 @@ def refusal(error: ResponseError) -> Refusal:
         return "ask"
     if code == "OOM" or text == "OutOfMemoryError":
         return "full"
+    if code == "WRONGTYPE":
+        return "broken"
     if code in _PASSING or text in (
         "BusyLoadingError",
         "ReadOnlyError",

@@ -19,8 +19,8 @@ from rota.connection.faults import Lost, NotSent, error_for, refusal
 from rota.connection.route import Route, find, learn
 from rota.connection.steps import Drop, Pause, Send, Step, Steps
 from rota.connection.target import Address
-from rota.errors import RotaError, Unavailable
-from rota.keys import Keys
+from rota.errors import QueueBroken, RotaError, Unavailable
+from rota.keys import CATALOGUE, Keys
 from rota.scripting import Ask, Call, Library, Request, Scan, Wait
 
 RESEND_WINDOW_S = 10.0
@@ -117,6 +117,9 @@ def _recover(
                 yield Drop(address)
                 route.forget(slot)
                 wait = True
+            case "broken":
+                yield from _find_broken(batch.keys, address)
+                raise error_for(error, route.target.display) from error
             case "full" | "final":
                 raise error_for(error, route.target.display) from error
     return wait
@@ -185,6 +188,15 @@ def _load(address: Address, texts: set[str]) -> Steps:
     for result in (yield Send(address, [("SCRIPT", "LOAD", text) for text in texts])):
         if isinstance(result, ResponseError) and refusal(result) == "final":
             raise error_for(result, str(address)) from result
+
+
+def _find_broken(keys: Keys, address: Address) -> Steps:
+    """Raises QueueBroken where a key of the whole queue is to blame."""
+    kinds = [kind for kind in CATALOGUE if kind.parameter is None]
+    types = yield Send(address, [("TYPE", keys.key(kind.name)) for kind in kinds])
+    for kind, found in zip(kinds, types, strict=True):
+        if isinstance(found, bytes) and found not in (b"none", kind.type.encode()):
+            raise QueueBroken(keys.key(kind.name), found.decode(), kind.type)
 
 
 def _named_in(error: ResponseError, asked: Address) -> Address:

@@ -4,6 +4,7 @@
 -- include: judge_hands judge_notes jobs_held judge_lanes audit_lists
 -- args: things
 -- resend: receipt
+-- checks: itself
 -- Looks again at things in which something was found, and mends what is still wrong, each in the
 -- same moment. things: judge, name, member of each, flat.
 -- Reply: findings (see audit_page), lanes touched

@@ -18,7 +18,9 @@ end
 if keeps_leases and now < last then
   begin_sweep(false) -- the clock was set back: lanes that wait for their rates are looked at anew
 end
-local more = promote(limit)
+local jobs, blocks = find_due(limit)
+promote(jobs, blocks)
+local more = #jobs == limit or #blocks == limit
 
 -- A consumer whose lease ended while nobody beat is spared if the caller was there all the time: then
 -- it was the server that was away, and that a worker did not renew says nothing of its jobs. A

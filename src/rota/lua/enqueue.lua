@@ -2,6 +2,7 @@
 -- include: clock bell lists attempt record sequence_name limits backlog out_until rate charge turn reconcile
 -- args: atomic large distinct jobs bodies
 -- resend: receipt
+-- checks: itself
 -- Stores N jobs and makes them claimable, or keeps them until they are due.
 -- jobs: columns {ids, lanes, keys, priorities, delays, instants, costs}; the last five may be false
 -- as a whole or per job. bodies: header line and payload of each. delays in ms from now, instants in Unix ms.
@@ -45,7 +46,7 @@ else
       letters[i] = 'd'
     elseif not has_room(lanes[i]) then
       if atomic then
-        return { 'full', lanes[i] }, true
+        return { 'full', lanes[i] }
       end
       letters[i] = 'f'
     else
@@ -58,7 +59,7 @@ else
 end
 local count = created and #created or #ids
 if count == 0 then
-  return { 'ok', outcomes }
+  return answered({ 'ok', outcomes })
 end
 
 -- Only an atomic call looks at the keys first: what it could not take back is what others wait for.
@@ -82,7 +83,7 @@ if atomic then
       sound = sound and is_sound(k_sequence(sequence))
     end
     if not sound then
-      return { 'broken', lane }, true
+      return { 'broken', lane }
     end
   end
 end
@@ -117,6 +118,37 @@ local function sequence_group(lane, key)
   return group
 end
 
+-- What follows writes: before that, all is asked that is needed of the queue's own keys.
+local any_ordered = keys and true or false
+for n = 1, count do
+  local lane = lanes[created and created[n] or n]
+  if not numbers[lane] then
+    any_ordered = is_sequence[number_of(lane)] or any_ordered
+  end
+end
+local lane_count = #names_of
+local counts = read_counts(redis.call('HMGET', k_gwaiting, unpack(names_of)), lane_count)
+local totals = read_counts(redis.call('HMGET', k_stats, 'waiting', 'enqueued'), 2)
+local tags = redis.call('ZMSCORE', k_ring, unpack(names_of))
+local some_outside = false
+for lane = 1, lane_count do
+  some_outside = some_outside or not tags[lane]
+end
+if some_outside then
+  -- check: owed gactive paused blocked
+  check_limits()
+  rotation()
+end
+if any_ordered then
+  -- check: held blocked
+end
+if delays or instants then
+  -- check: scheduled
+end
+if costs then
+  -- check: costs
+end
+
 local seq = redis.call('INCRBY', k_seq, count) - count
 if seq == 0 then
   redis.call('HSET', k_config, 'schema', 1)
@@ -128,7 +160,7 @@ local records, scheduled, soonest = {}, {}, math.huge
 local ready_now, ready_later, filled = prefix_end(now), prefix_end(0), 0
 for n = 1, count do
   local i = created and created[n] or n
-  local id, lane = ids[i], numbers[lanes[i]] or number_of(lanes[i])
+  local id, lane = ids[i], numbers[lanes[i]]
   local due = delays and delays[i] and now + delays[i] or instants and instants[i] or 0
   seq = seq + 1
   records[filled + 1] = names[i]
@@ -223,11 +255,15 @@ if #sequence_list > 0 then
   end
 end
 
-local names_waiting, added, names_ready, total = {}, {}, {}, 0
+local names_waiting, waiting_now, outside, total, some_inside = {}, {}, {}, 0, false
 for lane = 1, #names_of do
   local name, list, later = names_of[lane], entries[lane], delayed[lane]
   if list and attempt('ZADD', k_pending(name), 'LT', unpack(list)) then
-    names_ready[#names_ready + 1] = name
+    if tags[lane] then
+      some_inside = true
+    else
+      outside[#outside + 1] = name
+    end
   elseif list then
     refuse(list, lane)
   end
@@ -243,20 +279,15 @@ for lane = 1, #names_of do
   local more = waiting[lane]
   if more > 0 then
     names_waiting[#names_waiting + 1] = name
-    added[#names_waiting] = more
+    waiting_now[#names_waiting] = counts[lane] + more
     total = total + more
   end
 end
 if total > 0 then
-  local counts = read_counts(redis.call('HMGET', k_gwaiting, unpack(names_waiting)), #names_waiting)
-  for i = 1, #names_waiting do
-    counts[i] = counts[i] + added[i]
-  end
-  call_pairs('HSET', k_gwaiting, names_waiting, counts)
-  redis.call('HINCRBY', k_stats, 'waiting', total)
+  call_pairs('HSET', k_gwaiting, names_waiting, waiting_now)
 end
 if refusals < count then
-  redis.call('HINCRBY', k_stats, 'enqueued', count - refusals)
+  redis.call('HSET', k_stats, 'waiting', totals[1] + total, 'enqueued', totals[2] + count - refusals)
 end
 if #scheduled > 0 then
   local first = redis.call('ZRANGE', k_scheduled, 0, 0, 'WITHSCORES')[2]
@@ -266,27 +297,19 @@ if #scheduled > 0 then
   redis.call('ZADD', k_scheduled, unpack(scheduled))
 end
 
--- The ring: asked once which lanes are in already; only the others are looked at.
-if #names_ready > 0 then
-  local tags, outside = redis.call('ZMSCORE', k_ring, unpack(names_ready)), {}
-  for i = 1, #names_ready do
-    if not tags[i] then
-      outside[#outside + 1] = names_ready[i]
+-- The ring: only lanes that are not in it are looked at.
+if some_inside then
+  wake()
+end
+if #outside > 0 then
+  local open, join = are_open(outside), {}
+  for i, lane in ipairs(outside) do
+    if open[i] then
+      join[#join + 1] = lane
+      wake()
     end
   end
-  if #outside < #names_ready then
-    wake()
-  end
-  if #outside > 0 then
-    local open, join = are_open(outside), {}
-    for i, lane in ipairs(outside) do
-      if open[i] then
-        join[#join + 1] = lane
-        wake()
-      end
-    end
-    join_ring(join)
-  end
+  join_ring(join)
 end
 ring_bell()
 
@@ -300,4 +323,4 @@ if refusals > 0 then
   outcomes = table.concat(letters)
   redis.call('HINCRBY', k_stats, 'broken', take_broken())
 end
-return { 'ok', outcomes }
+return answered({ 'ok', outcomes })

@@ -4,6 +4,7 @@
 -- include: gate bytes ring_lanes heap entries take served
 -- args: consumer number want prefetch park done
 -- resend: no
+-- checks: itself
 -- Settles completed jobs and claims up to `want` entries, in one round trip.
 -- done: {ids, deliveries, ran}. number: the claim's own, higher than any before of this consumer; it
 -- is the delivery number of what is claimed. park: the caller will wait and keep the time.
@@ -18,6 +19,14 @@ local ids_done, deliveries_done, ran = unpack(done, 1, 3)
 local lease = redis.call('ZSCORE', k_consumers, consumer)
 local alive = lease and lease ~= '-inf'
 local answers = {}
+-- check: held gactive gwaiting stats ring owed paused
+local due_jobs, due_blocks = find_due(100)
+check_notes()
+check_limits()
+rotation()
+if ran then
+  -- check: durations
+end
 if #ids_done > 0 then
   if alive then
     answers = complete(consumer, ids_done, deliveries_done, ran)
@@ -43,7 +52,7 @@ if want > 0 then
     return refuse('stale')
   end
   redis.call('HSET', hash, '!claim', number)
-  promote(100)
+  promote(due_jobs, due_blocks)
 end
 write_lane_changes()
 
@@ -71,7 +80,7 @@ end
 -- Work is left, or the time has come nearer and this caller will not keep it.
 local ring_on = left and (bell_is_wanted() or short or count > 0)
 local tell_time = time_is_nearer() and not (short and park)
-if (ring_on or tell_time) and redis.call('LLEN', k_wake) == 0 then
+if (ring_on or tell_time) and redis.pcall('LLEN', k_wake) == 0 then
   wake()
   ring_bell()
 end

@@ -3,6 +3,7 @@
 -- include: reconcile offer changes refund figures ran forget asked give_back bury cancel_held complete
 -- args: consumer entries
 -- resend: receipt
+-- checks: itself
 -- Settles jobs in flight, each in its own way; the first ending of a delivery wins.
 -- entries: rows {id, delivery, action, delay, error, hold, unstarted, ran}; action: complete · retry (an attempt
 -- counts) · release (none does) · bury · block_lane, block_sequence (released, and its lane or
@@ -13,6 +14,13 @@
 -- Reply: one word per row: ok · settled (this delivery is not held) · lost (the lease is gone)
 local lease = redis.call('ZSCORE', k_consumers, consumer)
 local answers = {}
+-- check: held gactive gwaiting stats ring owed blocked scheduled dead
+check_notes()
+check_limits()
+rotation()
+if redis.call('EXISTS', k_why, k_durations, k_paused) > 0 then
+  -- check: why durations paused
+end
 
 local function extend_block(member, delay, why)
   local old = redis.call('ZSCORE', k_blocked, member)
@@ -75,13 +83,15 @@ local function settle(row)
   return 'ok'
 end
 
+local nothing_done = true
 for i, row in ipairs(entries) do
   if lease and lease ~= '-inf' then
     answers[i] = settle(row)
+    nothing_done = nothing_done and answers[i] ~= 'ok'
   else
     answers[i] = 'lost'
   end
 end
 write_changes()
 ring_bell()
-return answers
+return nothing_done and answers or answered(answers)

@@ -13,6 +13,7 @@ from rota.errors import (
     LaneBroken,
     LaneFull,
     NotDurable,
+    QueueBroken,
     RotaError,
     ServerFull,
     ServerTooOld,
@@ -31,7 +32,7 @@ MAX_BYTES_PER_CALL = 2 * 1024 * 1024
 LARGE_BYTES = 2048
 FULL_PAUSE_S = 0.25
 
-_NOTHING_WRITTEN = (ConfigError, ServerFull, ServerTooOld)
+_NOTHING_WRITTEN = (ConfigError, QueueBroken, ServerFull, ServerTooOld)
 _OUTCOMES: dict[str, Outcome] = {
     "c": "created",
     "d": "duplicate",

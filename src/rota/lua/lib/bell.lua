@@ -1,4 +1,5 @@
--- The doorbell. Any part of a script may ask for it; it is rung once, at the end.
+-- The doorbell. Any part of a script may ask for it; it is rung once, at the end. Where its key is damaged
+-- nobody hears it: beats find what waits.
 -- 64 tokens are enough: the bell carries no work, and each claim that leaves work rings on.
 local bell_wanted, timers_late = false, false
 
@@ -20,8 +21,8 @@ local function wake_timers()
 end
 
 local function ring_bell()
-  if bell_wanted or timers_late then
-    redis.call('LPUSH', k_wake, '1')
+  local tokens = (bell_wanted or timers_late) and redis.pcall('LPUSH', k_wake, '1')
+  if type(tokens) == 'number' and tokens > 64 then
     redis.call('LTRIM', k_wake, 0, 63)
   end
 end

@@ -64,10 +64,19 @@ end
 
 local function write_totals()
   count_total('broken', take_broken())
-  for name, n in pairs(total_change) do
-    if n ~= 0 then
-      redis.call('HINCRBY', k_stats, name, n)
+  local names, n = {}, 0
+  for name, change in pairs(total_change) do
+    if change ~= 0 then
+      n = n + 1
+      names[n] = name
     end
+  end
+  if n > 0 then
+    local totals = read_counts(redis.call('HMGET', k_stats, unpack(names)), n)
+    for i = 1, n do
+      totals[i] = totals[i] + total_change[names[i]]
+    end
+    call_pairs('HSET', k_stats, names, totals)
   end
   total_change = {}
 end

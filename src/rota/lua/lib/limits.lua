@@ -82,6 +82,21 @@ local function have_limits()
   return some_limits
 end
 
+-- Before the first write.
+local function check_limits()
+  if some_limits then
+    for _, key in ipairs({ k_glimit, k_gweight }) do
+      is_absent(key)
+    end
+    if not is_absent(k_gtemplate) then
+      -- check: templates gtat
+    elseif not is_absent(k_grate) then
+      -- check: gtat
+    end
+    is_absent(k_grate)
+  end
+end
+
 local function number_text(value)
   return string.format('%.17g', value)
 end

@@ -61,9 +61,13 @@ local function forget_absent()
   absent = {}
 end
 
-local function fetch_some(key, list)
+local function is_absent(key)
   if absent[key] == nil then
-    absent[key] = redis.call('EXISTS', key) == 0
+    absent[key] = redis.call('HLEN', key) == 0
   end
-  return absent[key] and {} or fetch_all('HMGET', key, list)
+  return absent[key]
+end
+
+local function fetch_some(key, list)
+  return is_absent(key) and {} or fetch_all('HMGET', key, list)
 end

@@ -110,15 +110,21 @@ local function end_block(member)
   end
 end
 
--- Says whether more is due.
-local function promote(limit)
+-- What is due: jobs and blocks. Asked for before the first write.
+local function find_due(limit)
   local jobs = redis.call('ZRANGEBYSCORE', k_scheduled, '-inf', now, 'LIMIT', 0, limit)
+  local blocks = redis.call('ZRANGEBYSCORE', k_blocked, '-inf', now, 'LIMIT', 0, limit)
+  if #jobs > 0 or #blocks > 0 then
+    -- check: seq dead errors why paused
+  end
+  return jobs, blocks
+end
+
+local function promote(jobs, blocks)
   if #jobs > 0 then
     promote_jobs(jobs)
   end
-  local blocks = redis.call('ZRANGEBYSCORE', k_blocked, '-inf', now, 'LIMIT', 0, limit)
   for _, member in ipairs(blocks) do
     end_block(member)
   end
-  return #jobs == limit or #blocks == limit
 end

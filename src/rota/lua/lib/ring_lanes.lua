@@ -177,7 +177,7 @@ local function write_ring(asked)
   call_all('ZREM', k_ring, leave)
   call_all('ZADD', k_owed, owe)
   if last_served > rotation() then
-    redis.call('SET', k_vt, number_text(last_served))
+    turn_to(last_served)
   end
 end
 

@@ -1,7 +1,15 @@
 -- Joining the rotation. A lane that comes back keeps the tag it left with unless that lies behind
 -- the rotation; so an idle past earns nothing and leaving costs nothing.
+local vt -- asked once
+
 local function rotation()
-  return tonumber(redis.call('GET', k_vt) or 0)
+  vt = vt or tonumber(redis.call('GET', k_vt) or 0)
+  return vt
+end
+
+local function turn_to(tag)
+  vt = tag
+  redis.call('SET', k_vt, number_text(tag))
 end
 
 local function join_ring(lanes)
