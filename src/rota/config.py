@@ -17,6 +17,8 @@ MIN_WEIGHT, MAX_WEIGHT = 0.01, 100.0
 MIN_COST, MAX_COST = 0.001, 1000.0
 MAX_CONCURRENCY = 10_000
 MAX_CONFIRM_S = 8.0
+MIN_TIMEOUT_S, MAX_TIMEOUT_S = 0.1, 30.0
+"""A call that is sent again must not outlive its receipt of 60 s."""
 MAX_DEAD = 10_000_000
 MAX_PREFETCH = 100
 MAX_CLAIM = 1000
@@ -30,6 +32,7 @@ LEASE_S = 30.0
 BEAT_S = 5.0
 MIN_BEAT_S, MAX_BEAT_S = 0.1, 60.0
 GRACE_S = 25.0
+TIMEOUT_S = 10.0
 
 
 def whole(value: object, low: int, high: int, name: str) -> int:
@@ -46,6 +49,11 @@ def number(value: object, low: float, high: float, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise ConfigError(f"{name}: expected a number from {low} to {high}, given {shown(value)}")
     return int(value) if isinstance(value, int) else float(value)
+
+
+def timeout(value: object) -> float:
+    """Of a call to the server, in seconds."""
+    return number(seconds(value, "timeout"), MIN_TIMEOUT_S, MAX_TIMEOUT_S, "timeout")
 
 
 def ceiling(value: object) -> int | None:

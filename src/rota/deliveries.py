@@ -125,6 +125,7 @@ class Deliveries:
             park=park,
             done=[(job.id, job.delivery) for job in done],
             ran=[job.ran() for job in done] if _charged_by_time(done) else (),
+            within=self._lease_ms / 1000,
         )
         self.let_go(done)
         self.unsure = reply.status == "stale"

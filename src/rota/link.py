@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 from weakref import WeakKeyDictionary
 
+from rota import config
 from rota.census import CensusTaker
-from rota.connection import AsyncClient, Client, Target, parse_url
+from rota.connection import AsyncClient, Bounds, Client, Target, parse_url
 from rota.dead import Dead
 from rota.doctor import Doctor
 from rota.explain import Explainer
@@ -45,8 +46,10 @@ class Link:
         *,
         library: Library = LIBRARY,
         default_ceiling: int | None = None,
+        timeout: float = config.TIMEOUT_S,
     ) -> None:
         self.keys = keys
+        self.timeout = timeout
         self._default_ceiling = default_ceiling
         self.store = Store(keys)
         self.inspector = Inspector(keys)
@@ -87,14 +90,18 @@ class Link:
     def async_client(self) -> AsyncClient:
         client, target = self._async_client, self.target
         if client is None or client.target is not target:
-            client = self._async_client = AsyncClient(target, library=self._library)
+            client = self._async_client = AsyncClient(
+                target, library=self._library, bounds=Bounds(self.timeout)
+            )
         return client
 
     @property
     def client(self) -> Client:
         client, target = self._client, self.target
         if client is None or client.target is not target:
-            client = self._client = Client(target, library=self._library)
+            client = self._client = Client(
+                target, library=self._library, bounds=Bounds(self.timeout)
+            )
         return client
 
     @property
@@ -128,16 +135,12 @@ class Link:
 
     def own_async_client(self, *, reply_timeout: float) -> AsyncClient:
         """A client with one connection of its own, for what must not wait for a free one."""
-        return AsyncClient(self.target, library=self._library, size=1, reply_timeout=reply_timeout)
+        bounds = Bounds(reply_timeout)
+        return AsyncClient(self.target, library=self._library, size=1, bounds=bounds)
 
     def own_client(self, *, reply_timeout: float, resend_window: float) -> Client:
-        return Client(
-            self.target,
-            library=self._library,
-            size=1,
-            reply_timeout=reply_timeout,
-            resend_window=resend_window,
-        )
+        bounds = Bounds(reply_timeout, resend=resend_window > 0)
+        return Client(self.target, library=self._library, size=1, bounds=bounds)
 
     async def close(self) -> None:
         """Closes the connections of the running loop, and those of blocking callers."""

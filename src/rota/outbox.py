@@ -1,7 +1,8 @@
 """Single jobs on their way: those enqueued while a call is in flight travel together in the next.
 
 A lone caller waits for nobody. With many callers on one event loop the calls grow with the load: a
-round trip then carries as many jobs as were enqueued during the one before.
+round trip then carries as many jobs as were enqueued during the one before. Nobody waits for longer
+than one call may take, whatever the call in flight does.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from copy import copy
 from typing import TYPE_CHECKING
 
+from rota.errors import Unavailable
 from rota.jobspec import JobSpec
 from rota.model import Enqueued
 from rota.store import chunks, refusal
@@ -20,13 +22,14 @@ if TYPE_CHECKING:
 
 
 class _Letter:
-    """A job and who waits for its outcome."""
+    """A job, who waits for its outcome, and until when."""
 
-    __slots__ = ("answer", "spec")
+    __slots__ = ("answer", "due", "spec")
 
-    def __init__(self, spec: JobSpec, answer: asyncio.Future[Enqueued]) -> None:
+    def __init__(self, spec: JobSpec, answer: asyncio.Future[Enqueued], due: float) -> None:
         self.spec = spec
         self.answer = answer
+        self.due = due
 
 
 class Outbox:
@@ -38,13 +41,17 @@ class Outbox:
         self._travelling: list[_Letter] = []
         self._round: asyncio.Task[None] | None = None
         self._in_flight = False
+        self._timer: asyncio.TimerHandle | None = None
 
     async def send(self, spec: JobSpec) -> Enqueued:
         """Stores one job; raises LaneFull, LaneBroken, and what a call may raise. A caller that is
         cancelled before its job travels takes it along; after that the job may exist."""
         if self._in_flight:
-            letter = _Letter(spec, asyncio.get_running_loop().create_future())
+            loop = asyncio.get_running_loop()
+            letter = _Letter(spec, loop.create_future(), loop.time() + self._link.timeout)
             self._waiting.append(letter)
+            if self._timer is None:
+                self._timer = loop.call_at(letter.due, self._expire)
             return await letter.answer
         self._in_flight = True
         try:
@@ -66,6 +73,16 @@ class Outbox:
             for letters in _calls(self._travelling):
                 await self._send(letters)
 
+    def _expire(self) -> None:
+        """Who has waited for as long as a call may take is told so. One timer serves all."""
+        self._timer, loop = None, asyncio.get_running_loop()
+        for letter in [*self._travelling, *self._waiting]:  # the first to come is the first due
+            if letter.due > loop.time():
+                self._timer = loop.call_at(letter.due, self._expire)
+                return
+            where, waited = self._link.target.display, self._link.timeout
+            _fail(letter, Unavailable(f"{where} has not answered within {waited:g} s"))
+
     def _is_over(self, task: asyncio.Task[None]) -> None:
         self._round = None
         if task.cancelled():  # the loop is ending
@@ -77,8 +94,9 @@ class Outbox:
 
     async def _send(self, letters: list[_Letter]) -> None:
         try:
+            left = letters[-1].due - asyncio.get_running_loop().time()  # nobody waits for longer
             outcomes = await self._link.run(
-                self._link.store.enqueue([letter.spec for letter in letters])
+                self._link.store.enqueue([letter.spec for letter in letters], within=left)
             )
         except Exception as error:
             for letter in letters:

@@ -47,8 +47,9 @@ class Queue:
     lanes without one of their own; None leaves the queue's as it is, and so does a number that code
     has given before: what `set` has changed since stays until code gives another. `max_payload` in
     bytes, up to 64 MiB. `beat`: the fallback period of idle consumers, in seconds. `durable`: what
-    every enqueue waits for before it returns. `library`: the scripts that its server runs; tests
-    give it some with a clock of their own. Raises ConfigError; touches no server.
+    every enqueue waits for before it returns. `timeout`: the most a call to the server takes in
+    all, waits and resends included; in seconds, 0.1 … 30. `library`: the scripts that its server
+    runs; tests give it some with a clock of their own. Raises ConfigError; touches no server.
 
     The end of an `async with queue:` closes its connections, as `close` does.
     """
@@ -64,6 +65,7 @@ class Queue:
         max_payload: int = config.DEFAULT_MAX_PAYLOAD,
         beat: float | timedelta = config.BEAT_S,
         durable: Durable | None = None,
+        timeout: float | timedelta = config.TIMEOUT_S,
         library: Library = LIBRARY,
     ) -> None:
         self.name = names.queue_name(name)
@@ -74,6 +76,7 @@ class Queue:
             url,
             library=library,
             default_ceiling=self.default_ceiling,
+            timeout=config.timeout(timeout),
         )
         self.station = Station(
             self.link,

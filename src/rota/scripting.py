@@ -114,7 +114,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     """One script call that has not been made yet. `reply = yield from call` in an operation.
 
     With `confirm` the raw reply is a pair: the script's, and the server's to WAITAOF or WAIT (an
-    error where it refused that, after the script has run).
+    error where it refused that, after the script has run). `within`: how many seconds later the
+    reply would be of no use; None leaves that to the client.
     """
 
     script: Script
@@ -122,6 +123,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     args: Sequence[str | bytes]
     decode: Callable[[Reply], T]
     confirm: Confirm | None = None
+    within: float | None = None
 
     def __iter__(self) -> Operation[T]:
         return self.decode((yield self))

@@ -110,6 +110,7 @@ class WatchedStore(Store):
         park: bool,
         done: Sequence[tuple[str, str]] = (),
         ran: Sequence[float | None] = (),
+        within: float | None = None,
     ) -> Operation[Exchanged]:
         sent = time.monotonic()
         self._steps.settling(bool(done))
@@ -121,6 +122,7 @@ class WatchedStore(Store):
             park=park,
             done=done,
             ran=ran,
+            within=within,
         )
         self._steps.settling(False)
         if reply.entries:

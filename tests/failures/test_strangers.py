@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -12,8 +13,10 @@ import rota
 from rota.connection import parse_url
 from rota.connection.aio import _Pool as Pool
 from rota.connection.faults import Lost
+from rota.connection.steps import Send, Terms
 from rota.connection.target import Address
 from rota.errors import Unavailable
+from tests.support.times import IN_TIME
 from tests.support.waiting import eventually_async
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]
@@ -61,15 +64,16 @@ async def test_what_a_server_does_not_take_is_not_kept_for_it() -> None:
         writer.transport.pause_reading()  # type: ignore[attr-defined]
 
     async with a_server(take_nothing) as port:
-        pool = Pool(parse_url(f"redis://127.0.0.1:{port}"), size=2, reply_timeout=0.2)
+        pool = Pool(parse_url(f"redis://127.0.0.1:{port}"), size=2)
         address = Address("127.0.0.1", port)
         wires = []
         for _ in range(3):
-            wire = await pool._open(address)
+            terms = Terms(time.monotonic() + IN_TIME, reply=0.2)
+            wire = await pool._open(address, terms)
             wires.append(wire)
             pool._idle[address] = [wire]
             with pytest.raises(Lost):
-                await pool.send(address, [("SET", "k", "x" * 16_000_000)])
+                await pool.send(Send(address, [("SET", "k", "x" * 16_000_000)], terms))
         await eventually_async(
             lambda: all(wire._lost.done() for wire in wires), "the connections are gone"
         )

@@ -11,7 +11,7 @@ import pytest
 
 import rota
 from rota import worker as workers
-from rota.connection import AsyncClient, parse_url
+from rota.connection import AsyncClient, Bounds, parse_url
 from rota.health import Health, check
 from rota.worker import Worker
 from tests.conftest import PrivateServer
@@ -56,7 +56,7 @@ async def test_a_doorbell_that_is_down_is_told_though_all_else_answers(
     network = proxy(valkey)
 
     def through_proxy(*, reply_timeout: float) -> AsyncClient:
-        return AsyncClient(parse_url(network.url), size=1, reply_timeout=reply_timeout)
+        return AsyncClient(parse_url(network.url), size=1, bounds=Bounds(reply_timeout))
 
     monkeypatch.setattr(queue.link, "own_async_client", through_proxy)
     done: list[int] = []

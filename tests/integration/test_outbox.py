@@ -122,10 +122,10 @@ async def test_a_lost_server_fails_all_callers_and_none_hangs(
     private_server: PrivateServer, queue_name: str
 ) -> None:
     server = private_server()
-    async with open_queue(server, queue_name) as queue:
+    async with rota.Queue(queue_name, url=server.url, timeout=2) as queue:
         await queue.info()
         server.stop()
-        async with asyncio.timeout(2 * PATIENCE):  # each of two rounds tries for 10 s
+        async with asyncio.timeout(PATIENCE):
             done = await asyncio.gather(
                 *(queue.enqueue(spec()) for _ in range(10)), return_exceptions=True
             )

@@ -13,11 +13,12 @@ from redis.exceptions import ResponseError
 
 from rota.connection.wire import Wire, packed
 
+TIMEOUT = 5.0
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def wire_to(serve: Serve, folder: Path, timeout: float = 5) -> AsyncIterator[Wire]:
+async def wire_to(serve: Serve, folder: Path) -> AsyncIterator[Wire]:
     """A wire to a server that does as `serve` says with its one connection."""
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -29,7 +30,7 @@ async def wire_to(serve: Serve, folder: Path, timeout: float = 5) -> AsyncIterat
             path=str(folder / "s"), driver_info=None, protocol=2
         )
         await opened.connect()
-        wire = Wire(opened, timeout)
+        wire = Wire(opened)
         yield wire
         wire.close()
         await wire.wait_closed()
@@ -53,11 +54,11 @@ async def test_replies_come_in_order_errors_among_them(tmp_path: Path) -> None:
         await reader.read()
 
     async with wire_to(serve, tmp_path) as wire:
-        one, refused, pair = await wire.ask([("A",), ("A",), ("B",)])
+        one, refused, pair = await wire.ask([("A",), ("A",), ("B",)], TIMEOUT)
         assert (one, pair) == (1, [b"x", None])
         assert isinstance(refused, ResponseError)
         assert str(refused) == "NOSCRIPT none"
-        assert await wire.ask([("C",)]) == [b"OK"]
+        assert await wire.ask([("C",)], TIMEOUT) == [b"OK"]
 
 
 async def test_each_reply_has_its_own_time(tmp_path: Path) -> None:
@@ -68,10 +69,10 @@ async def test_each_reply_has_its_own_time(tmp_path: Path) -> None:
             writer.write(b":1\r\n")
         await reader.read()
 
-    async with wire_to(serve, tmp_path, timeout=0.25) as wire:
-        assert await wire.ask([("A",)] * 5) == [1] * 5
+    async with wire_to(serve, tmp_path) as wire:
+        assert await wire.ask([("A",)] * 5, 0.25) == [1] * 5
         with pytest.raises(TimeoutError, match="no reply within 0.25 s"):
-            await wire.ask([("A",)])
+            await wire.ask([("A",)], 0.25)
 
 
 async def test_a_connection_that_ends_fails_what_was_asked_and_all_after_it(
@@ -83,10 +84,10 @@ async def test_a_connection_that_ends_fails_what_was_asked_and_all_after_it(
 
     async with wire_to(serve, tmp_path) as wire:
         with pytest.raises(ConnectionResetError):
-            await wire.ask([("A",), ("A",)])
+            await wire.ask([("A",), ("A",)], TIMEOUT)
         assert wire.is_lost
         with pytest.raises(ConnectionResetError):
-            await wire.ask([("A",)])
+            await wire.ask([("A",)], TIMEOUT)
 
 
 @pytest.mark.parametrize("reply", [b"?what\r\n", b"*-x\r\n"])
@@ -98,7 +99,7 @@ async def test_what_is_no_reply_fails_the_call(reply: bytes, tmp_path: Path) -> 
 
     async with wire_to(serve, tmp_path) as wire:
         with pytest.raises(ConnectionAbortedError, match="not a reply"):
-            await wire.ask([("A",)])
+            await wire.ask([("A",)], TIMEOUT)
 
 
 async def test_a_reply_that_nobody_asked_for_ends_the_connection(tmp_path: Path) -> None:
@@ -118,9 +119,9 @@ async def test_a_reply_too_many_is_not_that_of_the_next_call(tmp_path: Path) -> 
         await reader.read()
 
     async with wire_to(serve, tmp_path) as wire:
-        assert await wire.ask([("A",)]) == [1]
+        assert await wire.ask([("A",)], TIMEOUT) == [1]
         with pytest.raises(ConnectionResetError):
-            await wire.ask([("A",)])
+            await wire.ask([("A",)], TIMEOUT)
 
 
 async def test_hanging_up_lets_the_reply_on_its_way_be_read(tmp_path: Path) -> None:
@@ -129,9 +130,9 @@ async def test_hanging_up_lets_the_reply_on_its_way_be_read(tmp_path: Path) -> N
         writer.write(b":1\r\n")
 
     async with wire_to(serve, tmp_path) as wire:
-        asked = asyncio.create_task(wire.ask([("A",)]))
+        asked = asyncio.create_task(wire.ask([("A",)], TIMEOUT))
         await asyncio.sleep(0)
         wire.hang_up()
         assert await asked == [1]
         with pytest.raises((RuntimeError, OSError)):
-            await wire.ask([("A",)])
+            await wire.ask([("A",)], TIMEOUT)

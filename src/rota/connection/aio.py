@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+import time
+from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import redis.asyncio as redis
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
-from rota.connection.blocking import REPLY_TIMEOUT_S, EmbeddedUse, connection_options
-from rota.connection.faults import Lost, NotSent, refusal
-from rota.connection.protocol import RESEND_WINDOW_S, answer, park
+from rota.connection.blocking import EmbeddedUse, connection_options
+from rota.connection.faults import Lost, NotSent, Stranger, not_sent, refusal
+from rota.connection.protocol import BOUNDS, Bounds, answer, park
 from rota.connection.route import Route
-from rota.connection.steps import Command, Drop, Embedded, Pause, Send, Steps
+from rota.connection.steps import Drop, Embedded, Pause, Send, Steps, Terms
 from rota.connection.target import Address, Target
-from rota.connection.wire import Wire
+from rota.connection.wire import NotAReply, Wire
 from rota.errors import RotaError, Unavailable
 from rota.keys import Keys
 from rota.scripting import LIBRARY, Library, Operation, Reply, Request
@@ -32,9 +33,8 @@ _HungUp = RuntimeError
 class _Pool:
     """Idle connections per address of one loop, at most `size` in use."""
 
-    def __init__(self, target: Target, size: int, reply_timeout: float) -> None:
+    def __init__(self, target: Target, size: int) -> None:
         self._target = target
-        self._reply_timeout = reply_timeout
         self._room = asyncio.Semaphore(size)
         self._idle: dict[Address, list[Wire]] = {}
         self._busy: set[Wire] = set()
@@ -58,12 +58,21 @@ class _Pool:
         if self._keeper is not None:
             await self._keeper.aclose()
 
-    async def send(self, address: Address, commands: Sequence[Command]) -> list[Reply]:
-        async with self._room:
-            wire = self._take(address) or await self._open(address)
+    async def send(self, step: Send) -> list[Reply]:
+        address, terms = step.address, step.terms
+        if self._room.locked():
+            await self._wait_for_room(terms)
+        else:
+            await self._room.acquire()
+        try:
+            wire = self._take(address) or await self._open(address, terms)
             self._busy.add(wire)
             try:
-                replies = await wire.ask(commands)
+                left = terms.until - time.monotonic()
+                replies = await wire.ask(step.commands, min(left, terms.reply))
+            except NotAReply as error:
+                wire.abort()
+                raise Stranger(f"{address}: {error}") from error
             except (OSError, _HungUp) as error:  # a TimeoutError is an OSError
                 wire.abort()
                 self.drop(address)  # what broke one has broken the others, most likely
@@ -79,6 +88,15 @@ class _Pool:
             else:
                 self._idle.setdefault(address, []).append(wire)
             return replies
+        finally:
+            self._room.release()
+
+    async def _wait_for_room(self, terms: Terms) -> None:
+        try:
+            async with asyncio.timeout(terms.until - time.monotonic()):
+                await self._room.acquire()
+        except TimeoutError:
+            raise NotSent("no connection became free") from None
 
     def _take(self, address: Address) -> Wire | None:
         """An idle connection. One that the server has closed meanwhile cannot have taken a call
@@ -91,22 +109,22 @@ class _Pool:
             wire.close()
         return None
 
-    async def _open(self, address: Address) -> Wire:
-        options = connection_options(self._target, address, self._reply_timeout)
+    async def _open(self, address: Address, terms: Terms) -> Wire:
+        options = connection_options(self._target, address, terms)
         connection: Any = self._kind(address)(**options)
         try:
             await connection.connect()
-        except ResponseError as error:
+        except (ResponseError, AuthenticationError) as error:
             await connection.disconnect(nowait=True)
             kind = NotSent if refusal(error) == "passing" else Unavailable
             raise kind(f"{self._target.display} refused the connection: {error}") from error
         except (RedisError, OSError) as error:
             await connection.disconnect(nowait=True)
-            raise NotSent(f"{address}: {error}") from error
+            raise not_sent(error, address) from error
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
-        return Wire(connection, self._reply_timeout)
+        return Wire(connection)
 
     def _kind(self, address: Address) -> Any:
         if address.path:
@@ -136,14 +154,12 @@ class AsyncClient:
         *,
         library: Library = LIBRARY,
         size: int = 16,
-        reply_timeout: float = REPLY_TIMEOUT_S,
-        resend_window: float = RESEND_WINDOW_S,
+        bounds: Bounds = BOUNDS,
     ) -> None:
         self.target = target
-        self._window = resend_window
+        self._bounds = bounds
         self._library = library
         self._size = size
-        self._reply_timeout = reply_timeout
         self._renew()
 
     def _renew(self) -> None:
@@ -159,7 +175,7 @@ class AsyncClient:
 
     async def park(self, keys: Keys, seconds: float) -> bool:
         """Waits for a wake at most `seconds`; says whether one came. Raises NotSent or Lost."""
-        return bool(await self._drive(park(keys, seconds, self._route)))
+        return bool(await self._drive(park(keys, seconds, self._route, self._bounds)))
 
     async def run(self, operation: Operation[T]) -> T:
         """Carries an operation out and returns its result."""
@@ -178,7 +194,7 @@ class AsyncClient:
             operation.close()
 
     def _answer(self, request: Request) -> Coroutine[Any, Any, Reply]:
-        return self._drive(answer(request, self._route, self._library, self._window))
+        return self._drive(answer(request, self._route, self._library, self._bounds))
 
     async def _drive(self, steps: Steps) -> Any:
         pool = await self._pool()
@@ -187,7 +203,7 @@ class AsyncClient:
             while True:
                 try:
                     if isinstance(step, Send):
-                        result = await pool.send(step.address, step.commands)
+                        result = await pool.send(step)
                     else:
                         result = await self._carry_out(pool, step)
                 except RotaError as fault:
@@ -218,7 +234,7 @@ class AsyncClient:
             for other in list(self._pools):
                 if other.is_closed():
                     self._pools.pop(other, None)  # knows its loop: neither would go by itself
-            pool = self._pools[loop] = _Pool(self.target, self._size, self._reply_timeout)
+            pool = self._pools[loop] = _Pool(self.target, self._size)
             await pool.open()
         return pool
 

@@ -8,21 +8,20 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Sequence
 from typing import Any, TypeVar, cast
 
 import redis
 from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError, InvalidResponse, RedisError, ResponseError
 from redis.exceptions import ConnectionError as ClientConnectionError
-from redis.exceptions import InvalidResponse, RedisError, ResponseError
 from redis.exceptions import TimeoutError as ClientTimeout
 from redis.retry import Retry
 
 from rota import embedded
-from rota.connection.faults import Lost, NotSent, refusal
-from rota.connection.protocol import RESEND_WINDOW_S, answer, park
+from rota.connection.faults import Lost, NotSent, Stranger, not_sent, refusal
+from rota.connection.protocol import BOUNDS, Bounds, answer, park
 from rota.connection.route import Route
-from rota.connection.steps import Command, Drop, Embedded, Pause, Send, Step, Steps
+from rota.connection.steps import Drop, Embedded, Pause, Send, Step, Steps, Terms
 from rota.connection.target import Address, Target
 from rota.connection.wire import packed
 from rota.errors import RotaError, Unavailable
@@ -32,19 +31,19 @@ from rota.scripting import LIBRARY, Library, Operation, Reply, Request
 T = TypeVar("T")
 
 CONNECT_TIMEOUT_S = 5.0
-REPLY_TIMEOUT_S = 10.0
 
 
-def connection_options(target: Target, address: Address, reply_timeout: float) -> dict[str, Any]:
+def connection_options(target: Target, address: Address, terms: Terms) -> dict[str, Any]:
     """Options of one connection: every time-out set, the client's own retries off."""
+    patience = max(0.001, min(CONNECT_TIMEOUT_S, terms.reply, terms.until - time.monotonic()))
     is_sentinel = target.kind == "sentinel" and address in target.addresses
     options: dict[str, Any] = {
         # The URL's credentials and database are the server's; sentinels usually have neither.
         "db": 0 if is_sentinel else target.db,
         "username": None if is_sentinel else target.username,
         "password": None if is_sentinel else target.password,
-        "socket_timeout": reply_timeout,
-        "socket_connect_timeout": CONNECT_TIMEOUT_S,
+        "socket_timeout": patience,
+        "socket_connect_timeout": patience,
         "retry": Retry(NoBackoff(), 0),
         "protocol": 2,
         "driver_info": None,
@@ -82,29 +81,37 @@ class EmbeddedUse:
 class _Pool:
     """Idle connections per address, at most `size` in use; a caller waits for a free one."""
 
-    def __init__(self, target: Target, size: int, reply_timeout: float) -> None:
+    def __init__(self, target: Target, size: int) -> None:
         self._target = target
-        self._reply_timeout = reply_timeout
         self._room = threading.BoundedSemaphore(size)
         self._idle: dict[Address, list[Any]] = {}
         self._busy: set[Any] = set()
         self._lock = threading.Lock()
 
-    def send(self, address: Address, commands: Sequence[Command]) -> list[Reply]:
-        if not self._room.acquire(timeout=CONNECT_TIMEOUT_S):
+    def send(self, step: Send) -> list[Reply]:
+        if not self._room.acquire(timeout=max(0.0, step.terms.until - time.monotonic())):
             raise NotSent("no connection became free")
         try:
-            return self._send(address, commands)
+            return self._send(step)
         finally:
             self._room.release()
 
-    def _send(self, address: Address, commands: Sequence[Command]) -> list[Reply]:
-        connection = self._take(address)
+    def _send(self, step: Send) -> list[Reply]:
+        address, terms = step.address, step.terms
+        connection = self._take(address, terms)
         self._busy.add(connection)
         try:
-            connection.send_packed_command([packed(commands)], check_health=False)
-            replies = [_read(connection) for _ in commands]
-        except (ClientConnectionError, ClientTimeout, InvalidResponse, OSError) as error:
+            left = terms.until - time.monotonic()
+            connection._sock.settimeout(max(0.001, min(left, terms.reply)))
+            connection.send_packed_command([packed(step.commands)], check_health=False)
+            replies = [_read(connection) for _ in step.commands]
+        except AuthenticationError as error:
+            connection.disconnect()
+            raise Unavailable(f"{self._target.display} refused the call: {error}") from error
+        except InvalidResponse as error:
+            connection.disconnect()
+            raise Stranger(f"{address}: not a reply: {error}") from error
+        except (ClientConnectionError, ClientTimeout, OSError) as error:
             connection.disconnect()
             self.drop(address)  # what broke one has broken the others, most likely
             raise Lost(f"{address}: {error}") from error
@@ -121,22 +128,22 @@ class _Pool:
                 self._idle.setdefault(address, []).append(connection)
         return replies
 
-    def _take(self, address: Address) -> Any:
+    def _take(self, address: Address, terms: Terms) -> Any:
         with self._lock:
             idle = self._idle.get(address)
             if idle:
                 return idle.pop()
-        options = connection_options(self._target, address, self._reply_timeout)
+        options = connection_options(self._target, address, terms)
         connection: Any = self._kind(address)(**options)
         try:
             connection.connect()
-        except ResponseError as error:
+        except (ResponseError, AuthenticationError) as error:
             connection.disconnect()
             kind = NotSent if refusal(error) == "passing" else Unavailable
             raise kind(f"{self._target.display} refused the connection: {error}") from error
         except (RedisError, OSError) as error:
             connection.disconnect()
-            raise NotSent(f"{address}: {error}") from error
+            raise not_sent(error, address) from error
         return connection
 
     def _kind(self, address: Address) -> Any:
@@ -175,7 +182,7 @@ def _read(connection: Any) -> Reply:
 class Client:
     """Calls scripts and waits for the bell, over blocking sockets.
 
-    `size` bounds the connections in use; `reply_timeout` is the most a reply may take. A child
+    `size` bounds the connections in use, `bounds` the time of a call. A child
     process makes its own connections on its first call.
     """
 
@@ -185,20 +192,18 @@ class Client:
         *,
         library: Library = LIBRARY,
         size: int = 16,
-        reply_timeout: float = REPLY_TIMEOUT_S,
-        resend_window: float = RESEND_WINDOW_S,
+        bounds: Bounds = BOUNDS,
     ) -> None:
         self.target = target
-        self._window = resend_window
+        self._bounds = bounds
         self._library = library
         self._size = size
-        self._reply_timeout = reply_timeout
         self._renew()
 
     def _renew(self) -> None:
         self._pid = os.getpid()
         self._route = Route(self.target)
-        self._pool = _Pool(self.target, self._size, self._reply_timeout)
+        self._pool = _Pool(self.target, self._size)
         self._server = EmbeddedUse(self.target)
 
     def run(self, operation: Operation[T]) -> T:
@@ -218,7 +223,7 @@ class Client:
             operation.close()
 
     def _answer(self, request: Request) -> Reply:
-        return self._drive(answer(request, self._route, self._library, self._window))
+        return self._drive(answer(request, self._route, self._library, self._bounds))
 
     def _drive(self, steps: Steps) -> Any:
         if self._pid != os.getpid():
@@ -240,7 +245,7 @@ class Client:
     def _carry_out(self, step: Step) -> Any:
         match step:
             case Send():
-                return self._pool.send(step.address, step.commands)
+                return self._pool.send(step)
             case Pause():
                 time.sleep(step.seconds)
             case Drop():
@@ -252,9 +257,9 @@ class Client:
     def park(self, keys: Keys, seconds: float) -> bool:
         """Waits for a wake at most `seconds`; says whether one came.
 
-        The client's `reply_timeout` must be longer than that. Raises NotSent or Lost.
+        The client's calls must be allowed longer than that. Raises NotSent or Lost.
         """
-        return bool(self._drive(park(keys, seconds, self._route)))
+        return bool(self._drive(park(keys, seconds, self._route, self._bounds)))
 
     def hang_up(self) -> None:
         """Ends a `park` of another thread: it returns a token already popped, or raises Lost."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import Iterator
 from typing import Literal
 
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 from rota.errors import RotaError, ServerFull, ServerTooOld, Unavailable
 
@@ -13,8 +15,40 @@ class NotSent(Unavailable):
     """The call never left: no connection could be had. Sending again is always safe."""
 
 
+class Refused(NotSent):
+    """Nobody serves there, or nobody we trust: the address may be wrong."""
+
+
 class Lost(Unavailable):
     """The call may have run: its reply did not come. Sending again is safe where resending is."""
+
+
+class Stranger(Lost):
+    """What answered speaks another protocol."""
+
+
+_MAY_PASS = (
+    TimeoutError,
+    ConnectionResetError,
+    ConnectionAbortedError,
+    BrokenPipeError,
+    BlockingIOError,
+    ssl.SSLEOFError,
+    ssl.SSLZeroReturnError,
+)
+
+
+def not_sent(error: BaseException, where: object) -> NotSent:
+    """The fault of a connection that could not be opened."""
+    causes = [one for one in _chain(error) if isinstance(one, OSError)]
+    passes = not causes or any(isinstance(one, _MAY_PASS) for one in causes)
+    return (NotSent if passes else Refused)(f"{where}: {error}")
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 Refusal = Literal["script", "moved", "ask", "passing", "full", "broken", "final"]
@@ -33,13 +67,13 @@ _PASSING = (
 TOO_OLD = "needs Valkey 7.2 or later, or Redis 7.0 or later"
 
 
-def code_of(error: ResponseError) -> str:
+def code_of(error: RedisError) -> str:
     """The upper-case code an error reply begins with."""
     given = getattr(error, "status_code", None)
     return given or str(error).partition(" ")[0]
 
 
-def refusal(error: ResponseError) -> Refusal:
+def refusal(error: RedisError) -> Refusal:
     """Sorts an error reply. All but `broken` and `final` mean that nothing of the call has run."""
     text = type(error).__name__
     code = code_of(error)

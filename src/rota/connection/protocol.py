@@ -11,20 +11,23 @@ from collections.abc import Generator, Sequence
 from functools import lru_cache
 from typing import Any
 
+import msgspec
 from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
+from rota import config
 from rota.connection.batch import Batch
-from rota.connection.faults import Lost, NotSent, error_for, refusal
+from rota.connection.faults import Lost, NotSent, Refused, Stranger, error_for, refusal
 from rota.connection.route import Route, find, learn
-from rota.connection.steps import Drop, Pause, Send, Step, Steps
+from rota.connection.steps import Drop, Pause, Send, Step, Steps, Terms
 from rota.connection.target import Address
 from rota.errors import QueueBroken, RotaError, Unavailable
 from rota.keys import CATALOGUE, Keys
 from rota.scripting import Ask, Call, Library, Request, Scan, Wait
 
-RESEND_WINDOW_S = 10.0
-"""How long a call is sent again before it fails. Receipts live for 60 s."""
+TRIES = 3
+"""How often a call that may be sent again can go without a reply: a master that stands still is
+asked for again while its replacement can still be reached."""
 FIRST_PAUSE_S = 0.02
 MAX_PAUSE_S = 1.0
 MAX_DETOURS = 8
@@ -34,52 +37,74 @@ SCANNED = 1000
 """Keys that one page of a look through them all goes over, about."""
 
 
+class Bounds(msgspec.Struct, frozen=True):
+    """How long calls may take: `call` seconds in all, with whatever is tried meanwhile. With
+    `resend` what fails is tried again for as long."""
+
+    call: float = config.TIMEOUT_S
+    resend: bool = True
+
+    def of(self, calls: Sequence[Call[Any]]) -> Terms:
+        """Those of a call that begins now."""
+        most, tries = self.call, TRIES if self.resend else 1
+        for call in calls:
+            if call.within is not None and call.within < most:
+                most = call.within
+            if not call.script.resend:
+                tries = 1
+        return Terms(time.monotonic() + most, most / tries)
+
+    def once(self) -> Terms:
+        """Those of one question that begins now."""
+        return Terms(time.monotonic() + self.call, self.call)
+
+
+BOUNDS = Bounds()
+
+
 @lru_cache
 def _slot_of(keys: Keys) -> int:
     """That of all keys of a queue."""
     return int(key_slot(keys.config.encode()))
 
 
-def answer(
-    request: Request, route: Route, library: Library, window: float = RESEND_WINDOW_S
-) -> Steps:
+def answer(request: Request, route: Route, library: Library, bounds: Bounds) -> Steps:
     """What an operation is sent for what it yields."""
     if isinstance(request, Call):
-        return (yield from deliver([request], route, library, window))[0]
+        return (yield from deliver([request], route, library, bounds))[0]
     if isinstance(request, Wait):
         return (yield Pause(request.seconds))
     if isinstance(request, Ask):
-        return (yield from ask(request, route))
+        return (yield from ask(request, route, bounds))
     if isinstance(request, Scan):
-        return (yield from scan(request, route))
-    return (yield from deliver(request, route, library, window))
+        return (yield from scan(request, route, bounds))
+    return (yield from deliver(request, route, library, bounds))
 
 
-def deliver(
-    calls: Sequence[Call[Any]], route: Route, library: Library, window: float = RESEND_WINDOW_S
-) -> Steps:
+def deliver(calls: Sequence[Call[Any]], route: Route, library: Library, bounds: Bounds) -> Steps:
     """Sends calls of one queue together and returns their raw replies, in order.
 
     Raises ServerFull, ServerTooOld or Unavailable; Lost where a call that must not be sent
     twice may have run. Only the calls that were refused are sent again. After a lost reply a
-    refusal is Unavailable: it does not say that nothing was written.
+    refusal is Unavailable: it does not say that nothing was written. Where no server has ever been,
+    the address is taken to be wrong: that fails at once.
     """
     slot = _slot_of(calls[0].keys)
     batch = Batch(calls, library)
-    give_up, pause, detours = time.monotonic() + window, FIRST_PAUSE_S, 0
+    terms, pause, detours = bounds.of(calls), FIRST_PAUSE_S, 0
     may_have_run = False
     while True:
         try:
-            address = batch.asked or route.known(slot) or (yield from find(route, slot))
+            address = batch.asked or route.known(slot) or (yield from find(route, slot, terms))
             if address not in route.facts:
-                yield from learn(route, address)
+                yield from learn(route, address, terms)
             batch.check(route.facts.get(address))
-            errors = batch.sort((yield Send(address, batch.commands())))
+            errors = batch.sort((yield Send(address, batch.commands(), terms)))
             route.reached = True
             if not errors:
                 return batch.replies
             trouble: Exception = errors[0]
-            wait = yield from _recover(errors, batch, route, slot, address)
+            wait = yield from _recover(errors, batch, route, slot, address, terms)
         except (NotSent, Lost) as fault:
             route.forget(slot)
             batch.asked = None
@@ -94,21 +119,27 @@ def deliver(
         detours += 1
         if not wait and detours < MAX_DETOURS:
             continue
-        if time.monotonic() + pause > give_up or not route.reached:
+        wrong = isinstance(trouble, Refused | Stranger) and not route.reached
+        if wrong or not bounds.resend or time.monotonic() + pause > terms.until:
             raise Unavailable(f"{route.target.display} cannot be reached: {trouble}") from trouble
         yield Pause(pause)
         pause = min(2 * pause, MAX_PAUSE_S)
 
 
 def _recover(
-    errors: Sequence[ResponseError], batch: Batch, route: Route, slot: int, address: Address
+    errors: Sequence[ResponseError],
+    batch: Batch,
+    route: Route,
+    slot: int,
+    address: Address,
+    terms: Terms,
 ) -> Generator[Step, Any, bool]:
     """Does what the refusals ask for; says whether to wait before sending again."""
     wait = False
     for error in errors:
         match refusal(error):
             case "script":
-                yield from _load(address, batch.texts())
+                yield from _load(address, batch.texts(), terms)
             case "moved":
                 route.slots[slot] = _named_in(error, address)
             case "ask":
@@ -118,14 +149,14 @@ def _recover(
                 route.forget(slot)
                 wait = True
             case "broken":
-                yield from _find_broken(batch.keys, address)
+                yield from _find_broken(batch.keys, address, terms)
                 raise error_for(error, route.target.display) from error
             case "full" | "final":
                 raise error_for(error, route.target.display) from error
     return wait
 
 
-def park(keys: Keys, seconds: float, route: Route) -> Steps:
+def park(keys: Keys, seconds: float, route: Route, bounds: Bounds) -> Steps:
     """One wait at the bell; returns whether it rang. Raises NotSent or Lost on any trouble.
 
     Over TLS no side of a connection can be closed alone, so that a wait that is to end would go on:
@@ -134,10 +165,11 @@ def park(keys: Keys, seconds: float, route: Route) -> Steps:
     slot = _slot_of(keys)
     hang_ups, most = route.hang_ups, TLS_WAIT_S if route.target.tls else seconds
     try:
-        address = route.known(slot) or (yield from find(route, slot))
+        address = route.known(slot) or (yield from find(route, slot, bounds.once()))
         reply = None
         while reply is None and seconds > 0 and route.hang_ups == hang_ups:
-            (reply,) = yield Send(address, [("BLPOP", keys.wake, repr(min(seconds, most)))])
+            wait = ("BLPOP", keys.wake, repr(min(seconds, most)))
+            (reply,) = yield Send(address, [wait], bounds.once())
             seconds -= most
     except (NotSent, Lost):
         route.forget(slot)
@@ -151,28 +183,28 @@ def park(keys: Keys, seconds: float, route: Route) -> Steps:
     return reply is not None
 
 
-def ask(question: Ask, route: Route) -> Steps:
+def ask(question: Ask, route: Route, bounds: Bounds) -> Steps:
     """Questions to the queue's server, once; their replies, refusals among them."""
-    slot = _slot_of(question.keys)
+    slot, terms = _slot_of(question.keys), bounds.once()
     try:
-        address = route.known(slot) or (yield from find(route, slot))
-        return (yield Send(address, question.commands))
+        address = route.known(slot) or (yield from find(route, slot, terms))
+        return (yield Send(address, question.commands, terms))
     except (NotSent, Lost) as fault:
         route.forget(slot)
         raise Unavailable(f"{route.target.display} cannot be reached: {fault}") from fault
 
 
-def scan(look: Scan, route: Route) -> Steps:
+def scan(look: Scan, route: Route, bounds: Bounds) -> Steps:
     """A page of a look through the keys: the next cursor, '<node>:<its cursor>', and the keys."""
-    slot, (node, _, at) = 0, look.cursor.partition(":")
+    slot, (node, _, at), terms = 0, look.cursor.partition(":"), bounds.once()
     try:
-        address = route.known(slot) or (yield from find(route, slot))
+        address = route.known(slot) or (yield from find(route, slot, terms))
         nodes = sorted(set(route.slots.values()), key=str) or [address]
         number = int(node or 0)
         if number >= len(nodes):  # the cluster has become smaller
             return "", []
         command = ("SCAN", at or "0", "MATCH", look.pattern, "COUNT", SCANNED, "TYPE", "hash")
-        (reply,) = yield Send(nodes[number], [command])
+        (reply,) = yield Send(nodes[number], [command], terms)
     except (NotSent, Lost) as fault:
         route.forget(slot)
         raise Unavailable(f"{route.target.display} cannot be reached: {fault}") from fault
@@ -184,16 +216,16 @@ def scan(look: Scan, route: Route) -> Steps:
     return (f"{number + 1}:0" if number + 1 < len(nodes) else ""), keys
 
 
-def _load(address: Address, texts: set[str]) -> Steps:
-    for result in (yield Send(address, [("SCRIPT", "LOAD", text) for text in texts])):
+def _load(address: Address, texts: set[str], terms: Terms) -> Steps:
+    for result in (yield Send(address, [("SCRIPT", "LOAD", text) for text in texts], terms)):
         if isinstance(result, ResponseError) and refusal(result) == "final":
             raise error_for(result, str(address)) from result
 
 
-def _find_broken(keys: Keys, address: Address) -> Steps:
+def _find_broken(keys: Keys, address: Address, terms: Terms) -> Steps:
     """Raises QueueBroken where a key of the whole queue is to blame."""
     kinds = [kind for kind in CATALOGUE if kind.parameter is None]
-    types = yield Send(address, [("TYPE", keys.key(kind.name)) for kind in kinds])
+    types = yield Send(address, [("TYPE", keys.key(kind.name)) for kind in kinds], terms)
     for kind, found in zip(kinds, types, strict=True):
         if isinstance(found, bytes) and found not in (b"none", kind.type.encode()):
             raise QueueBroken(keys.key(kind.name), found.decode(), kind.type)

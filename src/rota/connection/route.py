@@ -8,8 +8,8 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from rota.connection.faults import TOO_OLD, Lost, NotSent, refusal
-from rota.connection.steps import Command, Embedded, Send, Steps
+from rota.connection.faults import TOO_OLD, Lost, NotSent, Refused, Stranger, refusal
+from rota.connection.steps import Command, Embedded, Send, Steps, Terms
 from rota.connection.target import Address, Target
 from rota.errors import ServerTooOld
 from rota.scripting import Reply
@@ -47,6 +47,7 @@ class Route:
     found: Address | None = None
     facts: dict[Address, Facts] = field(default_factory=dict)
     reached: bool = False
+    """Whether a server of it has been there before."""
     hang_ups: int = 0
     """How often the client was asked to end its waits."""
 
@@ -60,7 +61,7 @@ class Route:
             self.slots.pop(slot, None)
 
 
-def find(route: Route, slot: int) -> Steps:
+def find(route: Route, slot: int, terms: Terms) -> Steps:
     target = route.target
     match target.kind:
         case "single":
@@ -69,29 +70,40 @@ def find(route: Route, slot: int) -> Steps:
             route.found = yield Embedded()
         case "sentinel":
             command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", target.service)
-            route.found = yield from _ask_all(target.addresses, command, _read_master)
+            route.found = yield from _ask_all(route, target.addresses, command, _read_master, terms)
         case "cluster":
             known = dict.fromkeys((*target.addresses, *route.slots.values()))
-            route.slots = yield from _ask_all(tuple(known), ("CLUSTER", "SLOTS"), _read_slots)
+            route.slots = yield from _ask_all(
+                route, tuple(known), ("CLUSTER", "SLOTS"), _read_slots, terms
+            )
     found = route.known(slot)
     if found is None:
         raise NotSent(f"no server serves slot {slot}")
     return found
 
 
-def _ask_all(addresses: Sequence[Address], command: Command, read: Any) -> Steps:
-    trouble: Exception = NotSent("no address given")
+def _ask_all(
+    route: Route, addresses: Sequence[Address], command: Command, read: Any, terms: Terms
+) -> Steps:
+    troubles: list[Exception] = []
     for address in addresses:
         try:
-            (reply,) = yield Send(address, [command])
+            (reply,) = yield Send(address, [command], terms)
+            found = read(_answered(reply, address), address)
         except (NotSent, Lost) as fault:
-            trouble = fault
-            continue
-        if isinstance(reply, ResponseError) or not reply:
-            trouble = NotSent(f"{address}: {reply or 'no such service'}")
-            continue
-        return read(reply, address)
-    raise NotSent(str(trouble)) from trouble
+            troubles.append(fault)
+        else:
+            route.reached = True
+            return found
+    wrong = all(isinstance(one, Refused | Stranger) for one in troubles)
+    raise (Refused if wrong else NotSent)(str(troubles[-1])) from troubles[-1]
+
+
+def _answered(reply: Reply, address: Address) -> Reply:
+    if reply and not isinstance(reply, ResponseError):
+        return reply
+    passes = isinstance(reply, ResponseError) and refusal(reply) == "passing"
+    raise (NotSent if passes else Refused)(f"{address}: {reply or 'no such service'}")
 
 
 def _read_master(reply: Reply, _: Address) -> Address:
@@ -107,11 +119,12 @@ def _read_slots(reply: Reply, asked: Address) -> dict[int, Address]:
     return slots
 
 
-def learn(route: Route, address: Address) -> Steps:
+def learn(route: Route, address: Address, terms: Terms) -> Steps:
     """Once per address. A server that hides INFO is judged by whether it takes the scripts."""
     server, *more = yield Send(
-        address, [("INFO", "server"), ("INFO", "persistence"), ("INFO", "memory")]
+        address, [("INFO", "server"), ("INFO", "persistence"), ("INFO", "memory")], terms
     )
+    route.reached = True
     if isinstance(server, ResponseError):
         if refusal(server) == "final":
             route.facts[address] = Facts()

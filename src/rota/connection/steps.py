@@ -12,11 +12,20 @@ from rota.connection.target import Address
 Command = tuple[str | bytes | int, ...]
 
 
+class Terms(msgspec.Struct, frozen=True):
+    """How long a step may take: until the moment `until` (monotonic) at most, waiting for a
+    connection included, and no reply longer than `reply` seconds."""
+
+    until: float
+    reply: float
+
+
 class Send(msgspec.Struct, frozen=True):
     """Send `commands` to `address` in one go; the result is a list of replies and errors."""
 
     address: Address
     commands: Sequence[Command]
+    terms: Terms
 
 
 class Pause(msgspec.Struct, frozen=True):

@@ -25,6 +25,10 @@ def _pack(command: Command) -> bytes:
     return cast(bytes, hiredis.pack_command(command))  # type: ignore[arg-type]  # stub: one item
 
 
+class NotAReply(ConnectionAbortedError):
+    """What came is no reply of a server of ours."""
+
+
 class Wire(asyncio.Protocol):
     """An open connection, taken over from the client that opened it. One caller at a time.
 
@@ -32,9 +36,8 @@ class Wire(asyncio.Protocol):
     coroutines; here a reply ends the future that its caller awaits, and nothing else.
     """
 
-    def __init__(self, opened: Any, timeout: float) -> None:
-        """`timeout`: the most a reply may take, in seconds."""
-        self._timeout = timeout
+    def __init__(self, opened: Any) -> None:
+        self._timeout = 0.0
         # The writer would close its transport when it is forgotten, the client its writer.
         self._writer: asyncio.StreamWriter = opened._writer
         opened._writer = opened._reader = None
@@ -55,8 +58,8 @@ class Wire(asyncio.Protocol):
     def is_lost(self) -> bool:
         return self._lost.done() or self._transport.is_closing()
 
-    async def ask(self, commands: Sequence[Command]) -> list[Reply]:
-        """The replies, errors among them; each has its own time.
+    async def ask(self, commands: Sequence[Command], timeout: float) -> list[Reply]:
+        """The replies, errors among them; each has its own time, `timeout` seconds.
 
         Raises OSError when the connection ends or the time is over, RuntimeError after `hang_up`.
         Then, or when it is cancelled, the wire must be closed: a reply may be on its way.
@@ -65,9 +68,12 @@ class Wire(asyncio.Protocol):
             raise ConnectionResetError("the connection is closed")
         self._replies, self._wanted = [], len(commands)
         self._heard = self._loop.time()
+        self._timeout = timeout
         self._answer = self._loop.create_future()
-        if self._timer is None:
-            self._timer = self._loop.call_later(self._timeout, self._look_at_time)
+        due = self._heard + timeout
+        if self._timer is None or self._timer.when() > due:
+            self._stop_timer()
+            self._timer = self._loop.call_at(due, self._look_at_time)
         try:
             self._transport.write(packed(commands))
             return await self._answer
@@ -98,7 +104,7 @@ class Wire(asyncio.Protocol):
                     return
                 self._replies.append(reply)
         except InvalidResponse as error:
-            self._fail(ConnectionAbortedError(f"not a reply: {error}"))
+            self._fail(NotAReply(f"not a reply: {error}"))
         else:
             self._answer.set_result(self._replies)
             if self._reader.has_data():
@@ -133,6 +139,7 @@ class Wire(asyncio.Protocol):
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
 
     async def wait_closed(self) -> None:
         await asyncio.wait([self._lost], timeout=CLOSE_TIMEOUT_S)

@@ -69,10 +69,12 @@ class Claiming:
         park: bool,
         done: Sequence[tuple[str, str]] = (),
         ran: Sequence[float | None] = (),
+        within: float | None = None,
     ) -> Operation[Exchanged]:
         """Settles `done` (job, delivery) as completed and claims up to `want` entries.
 
-        `ran`: for how many seconds each of `done` ran, where that is charged.
+        `ran`: for how many seconds each of `done` ran, where that is charged. `within`: after how
+        many seconds what was claimed would be of no use.
         """
         # The script takes a delivery once, and says nothing where all are ok.
         once = done if len(set(done)) == len(done) else list(dict.fromkeys(done))
@@ -80,7 +82,7 @@ class Claiming:
         if any(seconds is not None for seconds in ran):
             took = dict(zip(reversed(done), reversed(ran), strict=True))  # a first one counts
             columns.append([False if took[one] is None else took[one] for one in once])
-        reply = yield from scripts.exchange(
+        call = scripts.exchange(
             self.keys,
             consumer=consumer,
             number=number,
@@ -89,6 +91,8 @@ class Claiming:
             park=park,
             done=Packed(columns),
         )
+        call.within = within
+        reply = yield from call
         answers: list[Answer] = reply.answers or ["ok"] * len(once)
         if once is not done:
             words, again = dict(zip(once, answers, strict=True)), _answer_again(answers)

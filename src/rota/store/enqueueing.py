@@ -139,9 +139,15 @@ class Enqueueing:
     keys: Keys
 
     def enqueue(
-        self, specs: Sequence[JobSpec], *, atomic: bool = False, durable: Durable | None = None
+        self,
+        specs: Sequence[JobSpec],
+        *,
+        atomic: bool = False,
+        durable: Durable | None = None,
+        within: float | None = None,
     ) -> Operation[list[Enqueued]]:
-        """Stores at most one call's worth of jobs; outcomes in order. Safe to send again.
+        """Stores at most one call's worth of jobs; outcomes in order. Safe to send again, which
+        ends after `within` seconds.
 
         With `durable` it returns when the server has confirmed that, and raises NotDurable
         when it did not in time.
@@ -154,6 +160,7 @@ class Enqueueing:
             jobs=_columns(specs),
             bodies=Tail([spec.body for spec in specs]),
         )
+        call.within = within
         if durable is None:
             status, text = yield from call
         else:

@@ -1,0 +1,182 @@
+"""How long a call may take, and what is sent again meanwhile, from a client's first call on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+import rota
+from rota.errors import ConfigError, Unavailable
+from tests.conftest import PrivateServer
+from tests.support.faulty import CUT_AFTER, SILENT, Break
+from tests.support.queues import dump, open_queue, spec
+from tests.support.seed import Seed
+from tests.support.servers import Server
+from tests.support.times import IN_TIME, PATIENCE
+from tests.support.waiting import eventually_async
+
+FACES = ["loop", "threads"]
+
+
+@pytest.fixture
+def seeds() -> Iterator[Callable[..., Seed]]:
+    with ExitStack() as stack:
+        yield lambda *ports: stack.enter_context(Seed(*ports))
+
+
+def port_of(server: Server) -> int:
+    return int(server.url.rpartition(":")[2])
+
+
+async def enqueue(queue: rota.Queue, face: str, **fields: Any) -> rota.Enqueued:
+    if face == "loop":
+        return await queue.enqueue(spec(**fields))
+    return await asyncio.to_thread(queue.sync.enqueue, spec(**fields))
+
+
+# ── a client's first call ───────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("lost", ["INFO", "enqueue"])
+async def test_a_first_call_whose_reply_is_lost_is_sent_again(
+    valkey: Server, queue_name: str, faulty: Break, face: str, lost: str
+) -> None:
+    proxy = faulty(valkey)
+    proxy.plant(lost, CUT_AFTER, times=1)
+    async with open_queue(proxy.url, queue_name) as queue:
+        assert (await enqueue(queue, face)).outcome == "created"
+        assert proxy.failed == {lost: 1}
+        assert len(list(dump(valkey, queue).each("job:"))) == 1
+
+
+@pytest.mark.parametrize("face", FACES)
+async def test_a_first_call_waits_for_a_server_that_stands_still(
+    private_server: PrivateServer, queue_name: str, face: str
+) -> None:
+    server = private_server()
+    async with open_queue(server, queue_name) as queue:
+        server.freeze()
+        call = asyncio.create_task(enqueue(queue, face))
+        await asyncio.wait([call], timeout=0.5)
+        server.thaw()
+        assert (await asyncio.wait_for(call, IN_TIME)).outcome == "created"
+
+
+@pytest.mark.parametrize("face", FACES)
+async def test_a_service_that_a_sentinel_does_not_know_is_told_at_once(
+    seeds: Callable[..., Seed], face: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed = seeds(1)
+    monkeypatch.setattr(seed, "_answer", lambda command: b"*-1\r\n")
+    queue = rota.Queue("q", url=f"redis+sentinel://127.0.0.1:{seed.port}/main")
+    with pytest.raises(Unavailable, match="no such service"):
+        await enqueue(queue, face)
+    assert seed.asked == 1
+    await queue.close()
+
+
+# ── the time of a call ──────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("face", FACES)
+async def test_a_call_takes_no_longer_than_the_queue_says(
+    private_server: PrivateServer, queue_name: str, face: str
+) -> None:
+    """Far less than the usual ten seconds, of a server that stands still, sent again or not."""
+    server = private_server()
+    queue = rota.Queue(queue_name, url=server.url, timeout=1)
+    await enqueue(queue, face)
+    server.freeze()
+    began = time.monotonic()
+    with pytest.raises(Unavailable):
+        await enqueue(queue, face)
+    with pytest.raises(Unavailable):
+        await asyncio.to_thread(queue.sync.info) if face == "threads" else await queue.info()
+    assert 2 <= time.monotonic() - began < IN_TIME
+    server.thaw()
+    await queue.close()
+
+
+async def test_callers_behind_the_call_in_flight_wait_no_longer_than_it(
+    private_server: PrivateServer, queue_name: str
+) -> None:
+    server = private_server()
+    queue = rota.Queue(queue_name, url=server.url, timeout=4)
+    await queue.enqueue(spec())
+    server.freeze()
+    ended: list[float] = []
+
+    async def call() -> None:
+        with pytest.raises(Unavailable):
+            await queue.enqueue(spec())
+        ended.append(time.monotonic())
+
+    await asyncio.wait_for(asyncio.gather(*(call() for _ in range(5))), PATIENCE)
+    assert ended[-1] - ended[0] < 3.5, "they waited for a second call's time"
+    server.thaw()
+    await queue.close()
+
+
+async def test_who_gave_up_waiting_leaves_the_later_ones_their_time(
+    private_server: PrivateServer, queue_name: str
+) -> None:
+    """A call in flight while the first ones behind it give up still carries the rest."""
+    server = private_server()
+    queue = rota.Queue(queue_name, url=server.url, timeout=3)
+    await queue.enqueue(spec())
+    server.freeze()
+    early = [asyncio.create_task(queue.enqueue(spec())) for _ in range(3)]
+    await asyncio.wait(early, timeout=2)
+    late = asyncio.create_task(queue.enqueue(spec()))
+    done = await asyncio.wait_for(asyncio.gather(*early, return_exceptions=True), PATIENCE)
+    assert all(isinstance(one, Unavailable) for one in done)
+    server.thaw()
+    assert (await asyncio.wait_for(late, IN_TIME)).outcome == "created"
+    await queue.close()
+
+
+async def test_a_claim_waits_no_longer_for_its_answer_than_its_lease(
+    valkey: Server, queue_name: str, faulty: Break
+) -> None:
+    """What would come later is others' by then."""
+    proxy = faulty(valkey)
+    async with open_queue(proxy.url, queue_name) as queue, queue.consumer(lease=1) as consumer:
+        proxy.plant("exchange", SILENT)
+        claim = asyncio.create_task(consumer.claim())
+        await eventually_async(
+            lambda: proxy.failed.get("exchange", 0) >= 2, "it does not ask again"
+        )
+        proxy.heal()
+        assert await asyncio.wait_for(claim, IN_TIME) == []
+
+
+@pytest.mark.parametrize("face", FACES)
+async def test_a_master_that_stands_still_is_asked_for_again(
+    private_server: PrivateServer, queue_name: str, seeds: Callable[..., Seed], face: str
+) -> None:
+    """Its replacement is named while the call goes on: the call moves over within its time."""
+    first, second = private_server(tcp=True), private_server(tcp=True)
+    seed = seeds(port_of(first))
+    url = f"redis+sentinel://127.0.0.1:{seed.port}/main"
+    queue = rota.Queue(queue_name, url=url, timeout=6)
+    await enqueue(queue, face)
+    first.freeze()
+    call = asyncio.create_task(enqueue(queue, face, id="moved"))
+    await asyncio.wait([call], timeout=0.2)
+    seed.ports = (port_of(second),)
+    assert (await asyncio.wait_for(call, PATIENCE)).outcome == "created"
+    assert second.raw().exists(queue.link.keys.key("job", "moved")) == 1
+    first.thaw()
+    await queue.close()
+
+
+@pytest.mark.parametrize("timeout", [0, 0.05, 31, -1, True, "5", None, float("nan")])
+def test_a_timeout_out_of_bounds_is_refused(timeout: Any) -> None:
+    with pytest.raises(ConfigError, match="timeout: expected"):
+        rota.Queue("q", timeout=timeout)
