@@ -91,7 +91,8 @@ def backlog(value: object) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Durable:
-    """What an enqueue waits for before it returns, at most `timeout` seconds (up to 8).
+    """What an enqueue waits for once it has written, at most `timeout` seconds (up to 8). With all
+    that is tried before it takes the queue's `timeout` at most, or a second more than this one.
 
     `fsync`: the server has its append-only file on disk. `replicas`: so many replicas have the
     jobs too, with `fsync` on disk. Raises ConfigError.

@@ -99,7 +99,7 @@ class Assembled:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """What the connection that wrote is asked to wait for, at most `timeout_ms`.
+    """What the connection that wrote is asked to wait for, once it has, at most `timeout_ms`.
 
     `fsync`: the server's own append-only file is on disk. `replicas`: so many replicas have the
     write; with `fsync` they have it on disk too.

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import Any
 
 import pytest
 
 import rota
 from rota.config import Durable
-from rota.errors import BatchInterrupted, ConfigError, LaneFull, NotDurable, ServerTooOld
+from rota.errors import (
+    BatchInterrupted,
+    ConfigError,
+    LaneFull,
+    NotDurable,
+    ServerTooOld,
+    Unavailable,
+)
 from tests.conftest import PrivateServer
 from tests.failures.tools import jobs, until_done, working
-from tests.support.faulty import CUT_AFTER, Break
+from tests.support.faulty import CUT_AFTER, SILENT, Break
 from tests.support.queues import assert_sound, calls, dump, open_queue
 from tests.support.servers import Kind, Server
 from tests.support.times import IN_TIME, TRIES
@@ -330,6 +340,54 @@ async def test_concurrent_callers_are_confirmed_each_on_its_own(
     assert len(list(dump(server, queue).each("job:"))) == 9
     assert calls(server, "waitaof") == before + 8
     await queue.close()
+
+
+@pytest.mark.parametrize("face", ["loop", "threads"])
+@pytest.mark.parametrize("refused", ["NOSCRIPT", "LOADING", "READONLY"])
+async def test_nothing_is_waited_for_that_was_refused(
+    valkey: Server, queue_name: str, faulty: Break, face: str, refused: str
+) -> None:
+    """Each such wait would take all the time of the next one, which confirms what was written."""
+    proxy = faulty(valkey)
+    async with open_queue(proxy.url, queue_name) as queue:
+        await queue.enqueue(jobs(["first"])[0])
+        proxy.plant("enqueue", refused, times=1)
+        send = partial(queue.enqueue if face == "loop" else queue.sync.enqueue, jobs("a")[0])
+        with pytest.raises(NotDurable):
+            await _on(face, partial(send, durable=Durable(fsync=False, replicas=1, timeout=0.1)))
+        assert proxy.failed == {"enqueue": 1}
+        assert len(proxy.passed["WAIT"]) == 1
+
+
+@pytest.mark.legs("cluster")
+async def test_nothing_is_waited_for_where_the_slot_is_not(server: Server, queue_name: str) -> None:
+    async with open_queue(server, queue_name) as queue:
+        await queue.enqueue(jobs(["first"])[0])
+        slots = queue.link.async_client._route.slots
+        owners = dict.fromkeys(slots.values())
+        slots.update({slot: next(one for one in owners if one != slots[slot]) for slot in slots})
+        before = calls(server, "wait")
+        with pytest.raises(NotDurable):
+            await queue.enqueue(jobs("a")[0], durable=Durable(fsync=False, replicas=1, timeout=0.1))
+        assert calls(server, "wait") - before == 1
+
+
+@pytest.mark.parametrize("face", ["loop", "threads"])
+async def test_a_confirmation_that_does_not_come_takes_no_longer_than_the_call_may(
+    valkey: Server, queue_name: str, faulty: Break, face: str
+) -> None:
+    proxy = faulty(valkey)
+    durable = Durable(fsync=False, replicas=1, timeout=0.5)
+    async with rota.Queue(queue_name, url=proxy.url, timeout=1, durable=durable) as queue:
+        proxy.plant("WAIT", SILENT)
+        send = queue.enqueue if face == "loop" else queue.sync.enqueue
+        with pytest.raises(Unavailable):
+            await asyncio.wait_for(_on(face, partial(send, jobs("a")[0])), IN_TIME)
+        proxy.heal()
+
+
+async def _on(face: str, call: Callable[[], Any]) -> Any:
+    return await (call() if face == "loop" else asyncio.to_thread(call))
 
 
 def test_not_durable_is_no_interruption() -> None:

@@ -13,7 +13,7 @@ import redis.asyncio as redis
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 from rota.connection.blocking import EmbeddedUse, connection_options
-from rota.connection.faults import Lost, NotSent, Stranger, not_sent, refusal
+from rota.connection.faults import Lost, NotSent, Stranger, has_refusal, not_sent, refusal
 from rota.connection.protocol import BOUNDS, Bounds, answer, park
 from rota.connection.route import Route
 from rota.connection.steps import Drop, Embedded, Pause, Send, Steps, Terms
@@ -70,6 +70,9 @@ class _Pool:
             try:
                 left = terms.until - time.monotonic()
                 replies = await wire.ask(step.commands, min(left, terms.reply))
+                if step.confirm is not None and not has_refusal(replies):
+                    left = terms.until - time.monotonic()
+                    replies = replies + await wire.ask([step.confirm()], left)
             except NotAReply as error:
                 wire.abort()
                 raise Stranger(f"{address}: {error}") from error

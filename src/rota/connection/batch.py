@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from redis.exceptions import ResponseError
 
 from rota.connection.route import Facts
-from rota.connection.steps import Command
+from rota.connection.steps import Command, Terms
 from rota.connection.target import Address
 from rota.errors import ConfigError, ServerTooOld
 from rota.scripting import Call, Confirm, Library, Reply
+
+ANSWER_S = 1.0
+"""What a wait for a confirmation leaves of a call's time, for the answer to it."""
 
 
 class Batch:
@@ -49,9 +54,12 @@ class Batch:
             if self.asked is not None:
                 commands.append(("ASKING",))
             commands.append(("EVALSHA", sha, 2, call.keys.config, call.keys.none, *call.args))
-            if call.confirm is not None:
-                commands.append(_wait(call.confirm))
         return commands
+
+    def confirm(self, terms: Terms) -> Callable[[], Command] | None:
+        """What is to follow the call, once it has run. A call to be confirmed is sent alone."""
+        confirm = self._calls[0].confirm
+        return None if confirm is None else partial(_wait, confirm, terms)
 
     def sort(self, results: Sequence[Reply]) -> list[ResponseError]:
         """Keeps what was answered; what was refused stays pending. The refusals, in order."""
@@ -61,12 +69,13 @@ class Batch:
             if self.asked is not None:
                 next(rest)
             result = next(rest)
-            waited = next(rest) if self._calls[i].confirm is not None else None
             if isinstance(result, ResponseError):
                 errors.append(result)
                 refused.append(i)
+            elif self._calls[i].confirm is not None:
+                self.replies[i] = (result, next(rest))
             else:
-                self.replies[i] = result if waited is None else (result, waited)
+                self.replies[i] = result
         self._pending, self.asked = refused, None
         return errors
 
@@ -78,7 +87,10 @@ class Batch:
         return {self._library.assemble(self._calls[i].script).text for i in self._pending}
 
 
-def _wait(confirm: Confirm) -> Command:
+def _wait(confirm: Confirm, terms: Terms) -> Command:
+    """For no longer than the call has left: what came before it counts, other attempts too."""
+    left = terms.until - ANSWER_S - time.monotonic()
+    most = max(1, min(confirm.timeout_ms, int(left * 1000)))
     if confirm.fsync:
-        return ("WAITAOF", 1, confirm.replicas, confirm.timeout_ms)
-    return ("WAIT", confirm.replicas, confirm.timeout_ms)
+        return ("WAITAOF", 1, confirm.replicas, most)
+    return ("WAIT", confirm.replicas, most)

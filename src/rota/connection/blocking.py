@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 import ssl
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any, TypeVar, cast
 
 import redis
@@ -18,10 +20,10 @@ from redis.exceptions import TimeoutError as ClientTimeout
 from redis.retry import Retry
 
 from rota import embedded
-from rota.connection.faults import Lost, NotSent, Stranger, not_sent, refusal
+from rota.connection.faults import Lost, NotSent, Stranger, has_refusal, not_sent, refusal
 from rota.connection.protocol import BOUNDS, Bounds, answer, park
 from rota.connection.route import Route
-from rota.connection.steps import Drop, Embedded, Pause, Send, Step, Steps, Terms
+from rota.connection.steps import Command, Drop, Embedded, Pause, Send, Step, Steps, Terms
 from rota.connection.target import Address, Target
 from rota.connection.wire import packed
 from rota.errors import RotaError, Unavailable
@@ -101,10 +103,9 @@ class _Pool:
         connection = self._take(address, terms)
         self._busy.add(connection)
         try:
-            left = terms.until - time.monotonic()
-            connection._sock.settimeout(max(0.001, min(left, terms.reply)))
-            connection.send_packed_command([packed(step.commands)], check_health=False)
-            replies = [_read(connection) for _ in step.commands]
+            replies = _ask(connection, step.commands, terms, terms.reply)
+            if step.confirm is not None and not has_refusal(replies):
+                replies += _ask(connection, [step.confirm()], terms)
         except AuthenticationError as error:
             connection.disconnect()
             raise Unavailable(f"{self._target.display} refused the call: {error}") from error
@@ -170,6 +171,15 @@ def half_close(sock: Any) -> None:
     if sock is not None and not isinstance(sock, ssl.SSLSocket):
         with contextlib.suppress(OSError):
             sock.shutdown(socket.SHUT_WR)
+
+
+def _ask(
+    connection: Any, commands: Sequence[Command], terms: Terms, most: float = math.inf
+) -> list[Reply]:
+    left = terms.until - time.monotonic()
+    connection._sock.settimeout(max(0.001, min(left, most)))
+    connection.send_packed_command([packed(commands)], check_health=False)
+    return [_read(connection) for _ in commands]
 
 
 def _read(connection: Any) -> Reply:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from redis.exceptions import RedisError, ResponseError
 
 from rota.errors import RotaError, ServerFull, ServerTooOld, Unavailable
+from rota.scripting import Reply
 
 
 class NotSent(Unavailable):
@@ -96,6 +97,10 @@ def refusal(error: RedisError) -> Refusal:
     ):
         return "passing"
     return "final"
+
+
+def has_refusal(replies: Iterable[Reply]) -> bool:
+    return any(isinstance(reply, ResponseError) for reply in replies)
 
 
 def error_for(error: ResponseError, server: str) -> RotaError:

@@ -16,7 +16,7 @@ from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
 from rota import config
-from rota.connection.batch import Batch
+from rota.connection.batch import ANSWER_S, Batch
 from rota.connection.faults import Lost, NotSent, Refused, Stranger, error_for, refusal
 from rota.connection.route import Route, find, learn
 from rota.connection.steps import Drop, Pause, Send, Step, Steps, Terms
@@ -52,6 +52,8 @@ class Bounds(msgspec.Struct, frozen=True):
                 most = call.within
             if not call.script.resend:
                 tries = 1
+            if call.confirm is not None:
+                most = max(most, call.confirm.timeout_ms / 1000 + ANSWER_S)
         return Terms(time.monotonic() + most, most / tries)
 
     def once(self) -> Terms:
@@ -99,7 +101,8 @@ def deliver(calls: Sequence[Call[Any]], route: Route, library: Library, bounds: 
             if address not in route.facts:
                 yield from learn(route, address, terms)
             batch.check(route.facts.get(address))
-            errors = batch.sort((yield Send(address, batch.commands(), terms)))
+            confirm = batch.confirm(terms)
+            errors = batch.sort((yield Send(address, batch.commands(), terms, confirm)))
             route.reached = True
             if not errors:
                 return batch.replies

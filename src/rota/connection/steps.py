@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import msgspec
@@ -21,11 +21,16 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 class Send(msgspec.Struct, frozen=True):
-    """Send `commands` to `address` in one go; the result is a list of replies and errors."""
+    """Send `commands` to `address` in one go; the result is a list of replies and errors.
+
+    `confirm`: where none of them was refused, what it makes is sent by the same connection, and the
+    reply to it follows the others. It may take all the time that is left.
+    """
 
     address: Address
     commands: Sequence[Command]
     terms: Terms
+    confirm: Callable[[], Command] | None = None
 
 
 class Pause(msgspec.Struct, frozen=True):
