@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -14,11 +15,11 @@ import rota
 from rota.errors import ConfigError, Unavailable
 from tests.conftest import PrivateServer
 from tests.support.faulty import CUT_AFTER, SILENT, Break
-from tests.support.queues import dump, open_queue, spec
+from tests.support.queues import dump, open_queue, spec, specs
 from tests.support.seed import Seed
 from tests.support.servers import Server
-from tests.support.times import IN_TIME, PATIENCE
-from tests.support.waiting import eventually_async
+from tests.support.times import IN_TIME, LEASE, PATIENCE
+from tests.support.waiting import eventually, eventually_async
 
 FACES = ["loop", "threads"]
 
@@ -79,6 +80,60 @@ async def test_a_service_that_a_sentinel_does_not_know_is_told_at_once(
         await enqueue(queue, face)
     assert seed.asked == 1
     await queue.close()
+
+
+# ── who stands in whose way ─────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("how", ["durable", "many"])
+async def test_claims_and_endings_do_not_stand_behind_enqueues(
+    valkey: Server, queue_name: str, faulty: Break, how: str
+) -> None:
+    """More of them without an answer than there are connections."""
+    proxy = faulty(valkey)
+    durable = rota.Durable(fsync=False, replicas=1, timeout=0.1) if how == "durable" else None
+    async with rota.Queue(queue_name, url=proxy.url) as queue:
+        await queue.enqueue(spec())
+        proxy.plant("WAIT" if durable else "enqueue", SILENT)
+        calls = [
+            asyncio.create_task(queue.enqueue_many(specs(1), durable=durable)) for _ in range(50)
+        ]
+        await eventually_async(lambda: sum(proxy.failed.values()) >= 8, "no call is held")
+        async with asyncio.timeout(IN_TIME), queue.consumer(lease=LEASE) as consumer:
+            (job,) = await consumer.claim()
+            assert await consumer.complete(job) == ["ok"]
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        proxy.heal()
+
+
+@pytest.mark.parametrize("how", ["durable", "many"])
+def test_threads_that_claim_do_not_stand_behind_those_that_enqueue(
+    valkey: Server, queue_name: str, faulty: Break, how: str
+) -> None:
+    proxy = faulty(valkey)
+    durable = rota.Durable(fsync=False, replicas=1, timeout=0.1) if how == "durable" else None
+    with rota.Queue(queue_name, url=proxy.url).sync as queue:
+        queue.enqueue(spec())
+        proxy.plant("WAIT" if durable else "enqueue", SILENT)
+
+        def flood() -> None:
+            with suppress(rota.NotDurable):
+                queue.enqueue_many(specs(1), durable=durable)
+
+        threads = [threading.Thread(target=flood) for _ in range(50)]
+        for thread in threads:
+            thread.start()
+        eventually(lambda: sum(proxy.failed.values()) >= 8, "no call is held")
+        began = time.monotonic()
+        with queue.consumer(lease=LEASE) as consumer:
+            (job,) = consumer.claim()
+            assert consumer.complete(job) == ["ok"]
+        assert time.monotonic() - began < IN_TIME
+        proxy.heal()
+        for thread in threads:
+            thread.join(PATIENCE)
 
 
 # ── the time of a call ──────────────────────────────────────────────────────────────────────────

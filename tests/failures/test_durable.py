@@ -27,7 +27,7 @@ from tests.failures.tools import jobs, until_done, working
 from tests.support.faulty import CUT_AFTER, SILENT, Break
 from tests.support.queues import assert_sound, calls, dump, open_queue
 from tests.support.servers import Kind, Server
-from tests.support.times import IN_TIME, TRIES
+from tests.support.times import IN_TIME, PATIENCE, TRIES
 from tests.support.waiting import eventually
 
 FSYNC = Durable(timeout=IN_TIME)
@@ -370,6 +370,27 @@ async def test_nothing_is_waited_for_where_the_slot_is_not(server: Server, queue
         with pytest.raises(NotDurable):
             await queue.enqueue(jobs("a")[0], durable=Durable(fsync=False, replicas=1, timeout=0.1))
         assert calls(server, "wait") - before == 1
+
+
+def test_threads_wait_in_line_for_a_confirmation(valkey: Server, queue_name: str) -> None:
+    """More than there are connections for it: each is answered, and within its time."""
+    queue = rota.Queue(queue_name, url=valkey.url, timeout=4)
+    durable = Durable(fsync=False, replicas=1, timeout=2)
+    answers: list[BaseException] = []
+
+    def send() -> None:
+        try:
+            queue.sync.enqueue(jobs("a")[0], durable=durable)
+        except rota.RotaError as error:
+            answers.append(error)
+
+    threads = [threading.Thread(target=send) for _ in range(48)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert [type(one) for one in answers] == [NotDurable] * 48
+    queue.sync.close()
 
 
 @pytest.mark.parametrize("face", ["loop", "threads"])

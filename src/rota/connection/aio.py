@@ -16,7 +16,7 @@ from rota.connection.blocking import EmbeddedUse, connection_options
 from rota.connection.faults import Lost, NotSent, Stranger, has_refusal, not_sent, refusal
 from rota.connection.protocol import BOUNDS, Bounds, answer, park
 from rota.connection.route import Route
-from rota.connection.steps import Drop, Embedded, Pause, Send, Steps, Terms
+from rota.connection.steps import ROOMS, Drop, Embedded, Pause, Send, Steps, Terms
 from rota.connection.target import Address, Target
 from rota.connection.wire import NotAReply, Wire
 from rota.errors import RotaError, Unavailable
@@ -31,11 +31,11 @@ _HungUp = RuntimeError
 
 
 class _Pool:
-    """Idle connections per address of one loop, at most `size` in use."""
+    """Idle connections per address of one loop; at most `size` in use in each room."""
 
     def __init__(self, target: Target, size: int) -> None:
         self._target = target
-        self._room = asyncio.Semaphore(size)
+        self._rooms = {name: asyncio.Semaphore(min(size, most)) for name, most in ROOMS.items()}
         self._idle: dict[Address, list[Wire]] = {}
         self._busy: set[Wire] = set()
         self._closed = False
@@ -60,10 +60,11 @@ class _Pool:
 
     async def send(self, step: Send) -> list[Reply]:
         address, terms = step.address, step.terms
-        if self._room.locked():
-            await self._wait_for_room(terms)
+        room = self._rooms[terms.room]
+        if room.locked():
+            await _wait_for(room, terms)
         else:
-            await self._room.acquire()
+            await room.acquire()
         try:
             wire = self._take(address) or await self._open(address, terms)
             self._busy.add(wire)
@@ -92,14 +93,7 @@ class _Pool:
                 self._idle.setdefault(address, []).append(wire)
             return replies
         finally:
-            self._room.release()
-
-    async def _wait_for_room(self, terms: Terms) -> None:
-        try:
-            async with asyncio.timeout(terms.until - time.monotonic()):
-                await self._room.acquire()
-        except TimeoutError:
-            raise NotSent("no connection became free") from None
+            room.release()
 
     def _take(self, address: Address) -> Wire | None:
         """An idle connection. One that the server has closed meanwhile cannot have taken a call
@@ -148,6 +142,14 @@ class _Pool:
         return wires
 
 
+async def _wait_for(room: asyncio.Semaphore, terms: Terms) -> None:
+    try:
+        async with asyncio.timeout(terms.until - time.monotonic()):
+            await room.acquire()
+    except TimeoutError:
+        raise NotSent("no connection became free") from None
+
+
 class AsyncClient:
     """Calls scripts and waits for the bell, in whichever loop runs; see `blocking.Client`."""
 
@@ -156,7 +158,7 @@ class AsyncClient:
         target: Target,
         *,
         library: Library = LIBRARY,
-        size: int = 16,
+        size: int = max(ROOMS.values()),
         bounds: Bounds = BOUNDS,
     ) -> None:
         self.target = target

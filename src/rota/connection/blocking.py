@@ -23,7 +23,7 @@ from rota import embedded
 from rota.connection.faults import Lost, NotSent, Stranger, has_refusal, not_sent, refusal
 from rota.connection.protocol import BOUNDS, Bounds, answer, park
 from rota.connection.route import Route
-from rota.connection.steps import Command, Drop, Embedded, Pause, Send, Step, Steps, Terms
+from rota.connection.steps import ROOMS, Command, Drop, Embedded, Pause, Send, Step, Steps, Terms
 from rota.connection.target import Address, Target
 from rota.connection.wire import packed
 from rota.errors import RotaError, Unavailable
@@ -81,22 +81,23 @@ class EmbeddedUse:
 
 
 class _Pool:
-    """Idle connections per address, at most `size` in use; a caller waits for a free one."""
+    """Idle connections per address; at most `size` in use in each room, a caller waits for one."""
 
     def __init__(self, target: Target, size: int) -> None:
         self._target = target
-        self._room = threading.BoundedSemaphore(size)
+        self._rooms = {name: threading.Semaphore(min(size, most)) for name, most in ROOMS.items()}
         self._idle: dict[Address, list[Any]] = {}
         self._busy: set[Any] = set()
         self._lock = threading.Lock()
 
     def send(self, step: Send) -> list[Reply]:
-        if not self._room.acquire(timeout=max(0.0, step.terms.until - time.monotonic())):
+        room = self._rooms[step.terms.room]
+        if not room.acquire(timeout=max(0.0, step.terms.until - time.monotonic())):
             raise NotSent("no connection became free")
         try:
             return self._send(step)
         finally:
-            self._room.release()
+            room.release()
 
     def _send(self, step: Send) -> list[Reply]:
         address, terms = step.address, step.terms
@@ -192,7 +193,7 @@ def _read(connection: Any) -> Reply:
 class Client:
     """Calls scripts and waits for the bell, over blocking sockets.
 
-    `size` bounds the connections in use, `bounds` the time of a call. A child
+    `size` bounds the connections in use for each purpose, `bounds` the time of a call. A child
     process makes its own connections on its first call.
     """
 
@@ -201,7 +202,7 @@ class Client:
         target: Target,
         *,
         library: Library = LIBRARY,
-        size: int = 16,
+        size: int = max(ROOMS.values()),
         bounds: Bounds = BOUNDS,
     ) -> None:
         self.target = target

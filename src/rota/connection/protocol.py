@@ -19,7 +19,7 @@ from rota import config
 from rota.connection.batch import ANSWER_S, Batch
 from rota.connection.faults import Lost, NotSent, Refused, Stranger, error_for, refusal
 from rota.connection.route import Route, find, learn
-from rota.connection.steps import Drop, Pause, Send, Step, Steps, Terms
+from rota.connection.steps import Drop, Pause, Room, Send, Step, Steps, Terms
 from rota.connection.target import Address
 from rota.errors import QueueBroken, RotaError, Unavailable
 from rota.keys import CATALOGUE, Keys
@@ -47,14 +47,18 @@ class Bounds(msgspec.Struct, frozen=True):
     def of(self, calls: Sequence[Call[Any]]) -> Terms:
         """Those of a call that begins now."""
         most, tries = self.call, TRIES if self.resend else 1
+        room: Room = "calls"
         for call in calls:
+            if call.script.name == "enqueue":
+                room = "enqueues"
             if call.within is not None and call.within < most:
                 most = call.within
             if not call.script.resend:
                 tries = 1
             if call.confirm is not None:
                 most = max(most, call.confirm.timeout_ms / 1000 + ANSWER_S)
-        return Terms(time.monotonic() + most, most / tries)
+                room = "durable"
+        return Terms(time.monotonic() + most, most / tries, room)
 
     def once(self) -> Terms:
         """Those of one question that begins now."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -12,12 +12,19 @@ from rota.connection.target import Address
 Command = tuple[str | bytes | int, ...]
 
 
+Room = Literal["calls", "enqueues", "durable"]
+ROOMS: dict[Room, int] = {"calls": 16, "enqueues": 8, "durable": 32}
+"""How many connections may be in use for what: claims, settlements and beats never stand behind
+enqueues, and neither behind waits for their confirmation."""
+
+
 class Terms(msgspec.Struct, frozen=True):
     """How long a step may take: until the moment `until` (monotonic) at most, waiting for a
-    connection included, and no reply longer than `reply` seconds."""
+    connection included, and no reply longer than `reply` seconds. And whose connections it uses."""
 
     until: float
     reply: float
+    room: Room = "calls"
 
 
 class Send(msgspec.Struct, frozen=True):
