@@ -15,7 +15,8 @@ import rota
 from rota.errors import ConfigError, Unavailable
 from tests.conftest import PrivateServer
 from tests.support.faulty import CUT_AFTER, SILENT, Break
-from tests.support.queues import dump, open_queue, spec, specs
+from tests.support.proxy import Proxy
+from tests.support.queues import calls, dump, open_queue, spec, specs
 from tests.support.seed import Seed
 from tests.support.servers import Server
 from tests.support.times import IN_TIME, LEASE, PATIENCE
@@ -95,16 +96,16 @@ async def test_claims_and_endings_do_not_stand_behind_enqueues(
     async with rota.Queue(queue_name, url=proxy.url) as queue:
         await queue.enqueue(spec())
         proxy.plant("WAIT" if durable else "enqueue", SILENT)
-        calls = [
+        many = [
             asyncio.create_task(queue.enqueue_many(specs(1), durable=durable)) for _ in range(50)
         ]
         await eventually_async(lambda: sum(proxy.failed.values()) >= 8, "no call is held")
         async with asyncio.timeout(IN_TIME), queue.consumer(lease=LEASE) as consumer:
             (job,) = await consumer.claim()
             assert await consumer.complete(job) == ["ok"]
-        for call in calls:
+        for call in many:
             call.cancel()
-        await asyncio.gather(*calls, return_exceptions=True)
+        await asyncio.gather(*many, return_exceptions=True)
         proxy.heal()
 
 
@@ -235,3 +236,91 @@ async def test_a_master_that_stands_still_is_asked_for_again(
 def test_a_timeout_out_of_bounds_is_refused(timeout: Any) -> None:
     with pytest.raises(ConfigError, match="timeout: expected"):
         rota.Queue("q", timeout=timeout)
+
+
+# ── who knows the way ───────────────────────────────────────────────────────────────────────────
+
+
+def behind(kind: str, *seeds: Seed) -> str:
+    hosts = ",".join(f"127.0.0.1:{seed.port}" for seed in seeds)
+    return f"redis+{kind}://{hosts}" + ("/main" if kind == "sentinel" else "")
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("kind", ["sentinel", "cluster"])
+async def test_seeds_that_do_not_answer_hold_nobody_up(
+    private_server: PrivateServer,
+    queue_name: str,
+    seeds: Callable[..., Seed],
+    kind: str,
+    face: str,
+) -> None:
+    server = private_server(tcp=True)
+    mute, dead, good = seeds(), seeds(), seeds(port_of(server))
+    dead.refuse()
+    async with open_queue(behind(kind, mute, dead, good), queue_name) as queue:
+        async with asyncio.timeout(IN_TIME):
+            assert (await enqueue(queue, face)).outcome == "created"
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("kind", ["sentinel", "cluster"])
+async def test_a_seed_that_is_behind_is_not_believed_for_ever(
+    private_server: PrivateServer,
+    queue_name: str,
+    seeds: Callable[..., Seed],
+    kind: str,
+    face: str,
+) -> None:
+    """It is cut off, and names a server that is gone."""
+    server = private_server(tcp=True)
+    gone = seeds()
+    gone.refuse()
+    isolated, good = seeds(gone.port), seeds(port_of(server))
+    async with open_queue(behind(kind, isolated, good), queue_name) as queue:
+        assert (await enqueue(queue, face)).outcome == "created"
+        assert isolated.asked
+
+
+@pytest.mark.parametrize("face", FACES)
+async def test_all_addresses_of_a_cluster_change_the_slots_owner_last(
+    private_server: PrivateServer,
+    queue_name: str,
+    seeds: Callable[..., Seed],
+    proxy: Callable[[Server], Proxy],
+    face: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No call ever fails before: who is new is known all the same, and tells where the owner is."""
+    monkeypatch.setattr("rota.connection.route.MAP_AGE_S", 0, raising=False)
+    server = private_server(tcp=True)
+    before, after = proxy(server), proxy(server)
+    old, new = seeds(before.port), seeds(before.port)
+    async with open_queue(behind("cluster", old), queue_name) as queue:
+        await enqueue(queue, face)
+        old.ports = (before.port, new.port)
+        await enqueue(queue, face)
+        old.refuse()
+        new.ports = (after.port, new.port)
+        before.refuse()
+        assert (await enqueue(queue, face, id="last")).outcome == "created"
+        assert server.raw().exists(queue.link.keys.key("job", "last")) == 1
+
+
+@pytest.mark.legs("cluster")
+async def test_the_map_of_a_cluster_is_read_anew_though_nothing_fails(
+    server: Server, queue_name: str
+) -> None:
+    async with open_queue(server, queue_name) as queue:
+        await queue.enqueue(spec())
+        route = queue.link.async_client._route
+        right = dict(route.slots)
+        read = calls(server, "cluster|slots")
+        for _ in range(3):
+            await queue.info()
+        assert calls(server, "cluster|slots") == read
+        route.slots, route.fresh_until = dict.fromkeys(right, next(iter(right.values()))), 0
+        await queue.info()
+        await queue.info()
+        assert route.slots == right
+        assert calls(server, "cluster|slots") == read + 1

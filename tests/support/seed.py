@@ -19,10 +19,12 @@ class Seed(Proxy):
         self.ports = ports
         self.asked = 0
         """Questions so far."""
+        self._clients: set[asyncio.StreamWriter] = set()
         super().__init__(Path("/nonexistent"))
 
     async def _accept(self, requests: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
         self.accepted += 1
+        self._clients.add(client)
         try:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                 while command := await _read_command(requests):
@@ -31,6 +33,11 @@ class Seed(Proxy):
                         client.write(self._answer(command))
                         await client.drain()
         finally:
+            client.transport.abort()
+            self._clients.discard(client)
+
+    async def _cut_all(self) -> None:
+        for client in self._clients:
             client.transport.abort()
 
     def _answer(self, command: list[bytes]) -> bytes:

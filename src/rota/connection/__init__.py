@@ -3,6 +3,7 @@
 target.py     a URL, read and checked
 faults.py     what went wrong, and whether sending again is safe
 protocol.py   one call from script to reply: what is sent, and sent again; no I/O
+sharing.py    what the clients of a process have in common
 route.py      which server serves a queue, and what that server can do
 batch.py      calls sent together, and what became of each
 steps.py      what the protocol asks of a driver

@@ -13,10 +13,10 @@ import redis.asyncio as redis
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 from rota.connection.blocking import EmbeddedUse, connection_options
-from rota.connection.faults import Lost, NotSent, Stranger, has_refusal, not_sent, refusal
+from rota.connection.faults import Lost, NotSent, Stranger, has_refusal, nobody, not_sent, refusal
 from rota.connection.protocol import BOUNDS, Bounds, answer, park
-from rota.connection.route import Route
-from rota.connection.steps import ROOMS, Drop, Embedded, Pause, Send, Steps, Terms
+from rota.connection.route import route_to
+from rota.connection.steps import HEDGE_S, ROOMS, Drop, Embedded, Pause, Race, Send, Steps, Terms
 from rota.connection.target import Address, Target
 from rota.connection.wire import NotAReply, Wire
 from rota.errors import RotaError, Unavailable
@@ -95,6 +95,32 @@ class _Pool:
         finally:
             room.release()
 
+    async def race(self, step: Race) -> tuple[Address, Any]:
+        """See `Race`. Who has lost is not waited for."""
+        left, troubles = list(step.addresses), list[Unavailable]()
+        asked: dict[asyncio.Task[list[Reply]], Address] = {}
+        try:
+            while left or asked:
+                if left:
+                    address = left.pop(0)
+                    question = self.send(step.question(address))
+                    asked[asyncio.get_running_loop().create_task(question)] = address
+                patience = HEDGE_S if left else None
+                done, _ = await asyncio.wait(
+                    asked, timeout=patience, return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in done:
+                    address = asked.pop(task)
+                    try:
+                        return address, step.read(task.result()[0], address)
+                    except Unavailable as fault:
+                        troubles.append(fault)
+            raise nobody(troubles)
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+
     def _take(self, address: Address) -> Wire | None:
         """An idle connection. One that the server has closed meanwhile cannot have taken a call
         along: to send by it would leave an outcome unknown for nothing."""
@@ -169,7 +195,8 @@ class AsyncClient:
 
     def _renew(self) -> None:
         self._pid = os.getpid()
-        self._route = Route(self.target)
+        self._hang_ups = 0
+        self._route = route_to(self.target)
         self._server = EmbeddedUse(self.target)
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool] = WeakKeyDictionary()
 
@@ -180,7 +207,9 @@ class AsyncClient:
 
     async def park(self, keys: Keys, seconds: float) -> bool:
         """Waits for a wake at most `seconds`; says whether one came. Raises NotSent or Lost."""
-        return bool(await self._drive(park(keys, seconds, self._route, self._bounds)))
+        hang_ups = self._hang_ups
+        steps = park(keys, seconds, self._route, self._bounds, lambda: self._hang_ups != hang_ups)
+        return bool(await self._drive(steps))
 
     async def run(self, operation: Operation[T]) -> T:
         """Carries an operation out and returns its result."""
@@ -220,8 +249,10 @@ class AsyncClient:
         finally:
             steps.close()
 
-    async def _carry_out(self, pool: _Pool, step: Pause | Drop | Embedded) -> Any:
+    async def _carry_out(self, pool: _Pool, step: Race | Pause | Drop | Embedded) -> Any:
         match step:
+            case Race():
+                return await pool.race(step)
             case Pause():
                 await asyncio.sleep(step.seconds)
             case Drop():
@@ -245,7 +276,7 @@ class AsyncClient:
 
     def hang_up(self) -> None:
         """Ends a `park` under way: it returns a token already popped, or raises Lost."""
-        self._route.hang_ups += 1
+        self._hang_ups += 1
         pool = self._pools.get(asyncio.get_running_loop())
         if pool is not None:
             pool.hang_up()

@@ -10,6 +10,7 @@ import ssl
 import threading
 import time
 from collections.abc import Sequence
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, cast
 
 import redis
@@ -20,10 +21,22 @@ from redis.exceptions import TimeoutError as ClientTimeout
 from redis.retry import Retry
 
 from rota import embedded
-from rota.connection.faults import Lost, NotSent, Stranger, has_refusal, not_sent, refusal
+from rota.connection.faults import Lost, NotSent, Stranger, has_refusal, nobody, not_sent, refusal
 from rota.connection.protocol import BOUNDS, Bounds, answer, park
-from rota.connection.route import Route
-from rota.connection.steps import ROOMS, Command, Drop, Embedded, Pause, Send, Step, Steps, Terms
+from rota.connection.route import route_to
+from rota.connection.steps import (
+    HEDGE_S,
+    ROOMS,
+    Command,
+    Drop,
+    Embedded,
+    Pause,
+    Race,
+    Send,
+    Step,
+    Steps,
+    Terms,
+)
 from rota.connection.target import Address, Target
 from rota.connection.wire import packed
 from rota.errors import RotaError, Unavailable
@@ -130,6 +143,38 @@ class _Pool:
                 self._idle.setdefault(address, []).append(connection)
         return replies
 
+    def race(self, step: Race) -> tuple[Address, Any]:
+        """See `Race`. Who has lost is not waited for: its thread ends with its time."""
+        left, troubles, under_way = list(step.addresses), list[Unavailable](), 0
+        answers: SimpleQueue[tuple[Address, Any]] = SimpleQueue()
+
+        def ask(address: Address) -> None:
+            try:
+                (reply,) = self.send(step.question(address))
+                answers.put((address, step.read(reply, address)))
+            except Exception as error:
+                answers.put((address, error))
+
+        while left or under_way:
+            if left:
+                address = left.pop(0)
+                under_way += 1
+                if left or under_way > 1:
+                    threading.Thread(target=ask, args=(address,), daemon=True).start()
+                else:
+                    ask(address)
+            try:
+                address, found = answers.get(timeout=HEDGE_S if left else None)
+            except Empty:
+                continue
+            under_way -= 1
+            if not isinstance(found, Exception):
+                return address, found
+            if not isinstance(found, Unavailable):
+                raise found
+            troubles.append(found)
+        raise nobody(troubles)
+
     def _take(self, address: Address, terms: Terms) -> Any:
         with self._lock:
             idle = self._idle.get(address)
@@ -213,7 +258,8 @@ class Client:
 
     def _renew(self) -> None:
         self._pid = os.getpid()
-        self._route = Route(self.target)
+        self._hang_ups = 0
+        self._route = route_to(self.target)
         self._pool = _Pool(self.target, self._size)
         self._server = EmbeddedUse(self.target)
 
@@ -255,6 +301,8 @@ class Client:
 
     def _carry_out(self, step: Step) -> Any:
         match step:
+            case Race():
+                return self._pool.race(step)
             case Send():
                 return self._pool.send(step)
             case Pause():
@@ -270,11 +318,13 @@ class Client:
 
         The client's calls must be allowed longer than that. Raises NotSent or Lost.
         """
-        return bool(self._drive(park(keys, seconds, self._route, self._bounds)))
+        hang_ups = self._hang_ups
+        steps = park(keys, seconds, self._route, self._bounds, lambda: self._hang_ups != hang_ups)
+        return bool(self._drive(steps))
 
     def hang_up(self) -> None:
         """Ends a `park` of another thread: it returns a token already popped, or raises Lost."""
-        self._route.hang_ups += 1
+        self._hang_ups += 1
         self._pool.hang_up()
 
     def drop_idle(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from redis.exceptions import RedisError, ResponseError
@@ -26,6 +26,13 @@ class Lost(Unavailable):
 
 class Stranger(Lost):
     """What answered speaks another protocol."""
+
+
+def nobody(troubles: Sequence[Unavailable]) -> Unavailable:
+    """The fault of a question that nobody has answered."""
+    wrong = all(isinstance(one, Refused | Stranger) for one in troubles)
+    sure = [one for one in troubles if not isinstance(one, NotSent | Lost)]
+    return sure[0] if sure else (Refused if wrong else NotSent)(str(troubles[-1]))
 
 
 _MAY_PASS = (

@@ -7,7 +7,7 @@ every rule of what may be sent again stands here, once.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -18,7 +18,7 @@ from redis.exceptions import ResponseError
 from rota import config
 from rota.connection.batch import ANSWER_S, Batch
 from rota.connection.faults import Lost, NotSent, Refused, Stranger, error_for, refusal
-from rota.connection.route import Route, find, learn
+from rota.connection.route import Route, find, is_stale, learn, refresh
 from rota.connection.steps import Drop, Pause, Room, Send, Step, Steps, Terms
 from rota.connection.target import Address
 from rota.errors import QueueBroken, RotaError, Unavailable
@@ -101,6 +101,8 @@ def deliver(calls: Sequence[Call[Any]], route: Route, library: Library, bounds: 
     may_have_run = False
     while True:
         try:
+            if is_stale(route):
+                yield from refresh(route, slot, terms)
             address = batch.asked or route.known(slot) or (yield from find(route, slot, terms))
             if address not in route.facts:
                 yield from learn(route, address, terms)
@@ -163,18 +165,20 @@ def _recover(
     return wait
 
 
-def park(keys: Keys, seconds: float, route: Route, bounds: Bounds) -> Steps:
+def park(
+    keys: Keys, seconds: float, route: Route, bounds: Bounds, hung_up: Callable[[], bool]
+) -> Steps:
     """One wait at the bell; returns whether it rang. Raises NotSent or Lost on any trouble.
 
     Over TLS no side of a connection can be closed alone, so that a wait that is to end would go on:
     it is made of short ones.
     """
     slot = _slot_of(keys)
-    hang_ups, most = route.hang_ups, TLS_WAIT_S if route.target.tls else seconds
+    most = TLS_WAIT_S if route.target.tls else seconds
     try:
         address = route.known(slot) or (yield from find(route, slot, bounds.once()))
         reply = None
-        while reply is None and seconds > 0 and route.hang_ups == hang_ups:
+        while reply is None and seconds > 0 and not hung_up():
             wait = ("BLPOP", keys.wake, repr(min(seconds, most)))
             (reply,) = yield Send(address, [wait], bounds.once())
             seconds -= most

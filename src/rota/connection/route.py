@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from redis.exceptions import ResponseError
 
-from rota.connection.faults import TOO_OLD, Lost, NotSent, Refused, Stranger, refusal
-from rota.connection.steps import Command, Embedded, Send, Steps, Terms
+from rota.connection.faults import TOO_OLD, NotSent, Refused, refusal
+from rota.connection.sharing import Shared
+from rota.connection.steps import Command, Embedded, Race, Send, Steps, Terms
 from rota.connection.target import Address, Target
-from rota.errors import ServerTooOld
+from rota.errors import ServerTooOld, Unavailable
 from rota.scripting import Reply
+
+MAP_AGE_S = 15.0
+"""After how long the map of a cluster is read anew, though it has led nobody astray."""
+REFRESH_S = 1.0
+"""How long a call waits for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +46,22 @@ class Facts:
         return not self.version or self.version >= (7, 2)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Route:
     """Where a client's calls of a slot go, as far as is known."""
 
     target: Target
     slots: dict[int, Address] = field(default_factory=dict)
+    nodes: tuple[Address, ...] = ()
+    """All of the cluster, replicas too, when it was last asked."""
     found: Address | None = None
     facts: dict[Address, Facts] = field(default_factory=dict)
     reached: bool = False
     """Whether a server of it has been there before."""
-    hang_ups: int = 0
-    """How often the client was asked to end its waits."""
+    fresh_until: float = 0.0
+    """When the map of a cluster is to be read anew (monotonic)."""
+    first: int = 0
+    """Who is asked first for the way: another one after a way that led nowhere."""
 
     def known(self, slot: int) -> Address | None:
         return self.slots.get(slot) if self.target.kind == "cluster" else self.found
@@ -59,6 +71,16 @@ class Route:
         if self.target.kind != "single":
             self.found = None
             self.slots.pop(slot, None)
+            self.first += 1
+
+
+_ROUTES = Shared(Route)
+
+
+def route_to(target: Target) -> Route:
+    """What the process knows of the way: whoever learns of a change learns it for all. An embedded
+    server is there for those who have asked for it themselves."""
+    return Route(target) if target.kind == "embedded" else _ROUTES.to(target)
 
 
 def find(route: Route, slot: int, terms: Terms) -> Steps:
@@ -70,33 +92,52 @@ def find(route: Route, slot: int, terms: Terms) -> Steps:
             route.found = yield Embedded()
         case "sentinel":
             command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", target.service)
-            route.found = yield from _ask_all(route, target.addresses, command, _read_master, terms)
+            route.found = yield from _race(route, target.addresses, command, _read_master, terms)
         case "cluster":
-            known = dict.fromkeys((*target.addresses, *route.slots.values()))
-            route.slots = yield from _ask_all(
-                route, tuple(known), ("CLUSTER", "SLOTS"), _read_slots, terms
-            )
+            yield from _read_map(route, terms)
     found = route.known(slot)
     if found is None:
         raise NotSent(f"no server serves slot {slot}")
     return found
 
 
-def _ask_all(
+def is_stale(route: Route) -> bool:
+    """Whether the map of a cluster is to be read anew though nothing has failed."""
+    return bool(route.slots) and route.fresh_until < time.monotonic()
+
+
+def refresh(route: Route, slot: int, terms: Terms) -> Steps:
+    """Reads the map of a cluster anew: else, once all addresses have changed one by one and the
+    one in use is the last, nobody is known who could tell."""
+    now = time.monotonic()
+    route.fresh_until = now + MAP_AGE_S  # others do not ask meanwhile
+    with suppress(Unavailable):
+        most = min(terms.until, now + REFRESH_S)
+        yield from _read_map(route, Terms(most, REFRESH_S), route.known(slot))
+
+
+def _read_map(route: Route, terms: Terms, owner: Address | None = None) -> Steps:
+    known = (*route.nodes, *route.slots.values(), *route.target.addresses)
+    if owner is not None:
+        known, route.first = (owner, *known), 0
+    asked = tuple(dict.fromkeys(known))
+    found = yield from _race(route, asked, ("CLUSTER", "SLOTS"), _read_slots, terms)
+    route.slots, route.nodes = found
+    route.fresh_until = time.monotonic() + MAP_AGE_S
+
+
+def _race(
     route: Route, addresses: Sequence[Address], command: Command, read: Any, terms: Terms
 ) -> Steps:
-    troubles: list[Exception] = []
-    for address in addresses:
-        try:
-            (reply,) = yield Send(address, [command], terms)
-            found = read(_answered(reply, address), address)
-        except (NotSent, Lost) as fault:
-            troubles.append(fault)
-        else:
-            route.reached = True
-            return found
-    wrong = all(isinstance(one, Refused | Stranger) for one in troubles)
-    raise (Refused if wrong else NotSent)(str(troubles[-1])) from troubles[-1]
+    start = route.first % len(addresses)
+
+    def accept(reply: Reply, address: Address) -> Any:
+        return read(_answered(reply, address), address)
+
+    order = (*addresses[start:], *addresses[:start])
+    winner, found = yield Race(order, command, accept, terms)
+    route.first, route.reached = addresses.index(winner), True
+    return found
 
 
 def _answered(reply: Reply, address: Address) -> Reply:
@@ -111,12 +152,14 @@ def _read_master(reply: Reply, _: Address) -> Address:
     return Address(host.decode(), int(port))
 
 
-def _read_slots(reply: Reply, asked: Address) -> dict[int, Address]:
-    slots = {}
-    for first, last, owner, *_ in reply:
-        address = Address((owner[0] or b"").decode() or asked.host, owner[1])
-        slots.update(dict.fromkeys(range(first, last + 1), address))
-    return slots
+def _read_slots(reply: Reply, asked: Address) -> tuple[dict[int, Address], tuple[Address, ...]]:
+    """The owner of each slot, and all nodes."""
+    slots, nodes = {}, []
+    for first, last, *row in reply:
+        found = [Address((host or b"").decode() or asked.host, port) for host, port, *_ in row]
+        slots.update(dict.fromkeys(range(first, last + 1), found[0]))
+        nodes += found
+    return slots, tuple(dict.fromkeys(nodes))
 
 
 def learn(route: Route, address: Address, terms: Terms) -> Steps:

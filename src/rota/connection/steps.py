@@ -9,11 +9,12 @@ import msgspec
 
 from rota.connection.target import Address
 
+HEDGE_S = 0.25
 Command = tuple[str | bytes | int, ...]
 
 
-Room = Literal["calls", "enqueues", "durable"]
-ROOMS: dict[Room, int] = {"calls": 16, "enqueues": 8, "durable": 32}
+Room = Literal["calls", "enqueues", "durable", "races"]
+ROOMS: dict[Room, int] = {"calls": 16, "enqueues": 8, "durable": 32, "races": 8}
 """How many connections may be in use for what: claims, settlements and beats never stand behind
 enqueues, and neither behind waits for their confirmation."""
 
@@ -40,6 +41,23 @@ class Send(msgspec.Struct, frozen=True):
     confirm: Callable[[], Command] | None = None
 
 
+class Race(msgspec.Struct, frozen=True):
+    """Ask them all the same, the next one as soon as one has failed or kept silent for HEDGE_S.
+
+    The result is the first whose answer `read` takes, and what that makes of it; it raises NotSent
+    for any other. Where there is none, that is what is raised.
+    """
+
+    addresses: Sequence[Address]
+    command: Command
+    read: Callable[[Any, Address], Any]
+    terms: Terms
+
+    def question(self, address: Address) -> Send:
+        terms = Terms(self.terms.until, self.terms.reply, "races")
+        return Send(address, [self.command], terms)
+
+
 class Pause(msgspec.Struct, frozen=True):
     """Wait so many seconds."""
 
@@ -56,5 +74,5 @@ class Embedded(msgspec.Struct, frozen=True):
     """Make sure the embedded server runs; the result is its address."""
 
 
-Step = Send | Pause | Drop | Embedded
+Step = Send | Race | Pause | Drop | Embedded
 Steps = Generator[Step, Any, Any]
