@@ -9,13 +9,14 @@ from rota.errors import PayloadError
 from rota.jobspec import Header
 from rota.keys import Keys
 from rota.model import DeadAnswer, DeadJob, Record, parse_record, read_note
+from rota.names import text_of
 from rota.scripting import Call, Operation, Packed, Reply
 
 PAGE = 200
 
-Cursor = tuple[str, str]
-"""When a dead job died, and its id: where to go on. Both are '' at the start and the end."""
-START: Cursor = ("", "")
+Cursor = tuple[bytes, bytes]
+"""When a dead job died, and its id: where to go on. Both are empty at the start and the end."""
+START: Cursor = (b"", b"")
 
 
 class Dead:
@@ -46,7 +47,7 @@ class Dead:
             lane=lane or "",
             task=task or "",
         )
-        return (at.decode(), id.decode()), [_dead_job(row) for row in rows], now / 1000
+        return (at, id), [_dead_job(row) for row in rows], now / 1000
 
     def first(self, *, lane: str | None, task: str | None, limit: int) -> Operation[list[DeadJob]]:
         """The first `limit` dead jobs of the lane and task, oldest first."""
@@ -103,7 +104,7 @@ def _dead_job(row: Reply) -> DeadJob:
         record = Record(Header("", ""), 0, 0.0, text)
     what = read_note(note)
     return DeadJob(
-        id=id.decode(),
+        id=text_of(id),
         died_at=died_at / 1000,
         task=record.header.task,
         lane=record.header.lane,

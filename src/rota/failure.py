@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from rota.names import visible
+
 CUT = "…"
 """The line that stands for what was left out of a long text. Between two of them stands the
 headline, where it would have been left out."""
@@ -20,14 +22,15 @@ _CHAINED = (
 
 
 def headline(error: str | None) -> str:
-    """What an error comes to, on one line; '' where there is no text.
+    """What an error comes to, on one line, nothing in it but what can be printed; '' where there is
+    no text.
 
     Of a traceback the first line of what its last exception says, with the exception's name; of
     a group what the group says. Of any other text the first line that says anything.
     """
     lines = (error or "").split("\n")
     if lines.count(CUT) == 2 and lines[(first := lines.index(CUT)) + 2 :][:1] == [CUT]:
-        return lines[first + 1].strip()
+        return visible(lines[first + 1].strip())
     lines = _last_exception(lines)
     frames = [n for n, line in enumerate(lines) if _FRAME.match(line)]
     if not frames and _FRAME.match(" " + lines[0]):  # a syntax error's place, stripped
@@ -38,7 +41,7 @@ def headline(error: str | None) -> str:
     found = next((line for line in said if not (frames and line[0].isspace())), None)
     if found is None:  # the text was cut before that line
         found = next((line for line in reversed(lines) if line.strip()), "")
-    return next(iter(found.strip().splitlines()), "")
+    return visible(next(iter(found.strip().splitlines()), ""))
 
 
 def _last_exception(lines: list[str]) -> list[str]:

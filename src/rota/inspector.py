@@ -24,8 +24,8 @@ from rota.listing import (
     job_state,
 )
 from rota.model import ConsumerInfo, JobInfo, JobState, LaneInfo, LaneOrder, QueueInfo
-from rota.names import shown
-from rota.scripting import Ask, Call, Operation, Packed, Reply, Scan, together
+from rota.names import shown, text_of
+from rota.scripting import Ask, Call, Operation, Reply, Scan, packed_names, together
 
 PAGE = 200
 LANES_PAGE = 100
@@ -166,12 +166,12 @@ class Inspector:
             )
             cursor = after.decode()
             for id, deadline, name, held, asked in rows:
-                found[id.decode()] = ConsumerInfo(
-                    id=id.decode(),
-                    name=name.decode(),
+                found[text_of(id)] = ConsumerInfo(
+                    id=text_of(id),
+                    name=text_of(name),
                     lease_left=max(0, deadline - now) / 1000,
                     held=held,
-                    asked=asked.decode() or None,
+                    asked=text_of(asked) or None,
                 )
             if cursor == "0" or len(found) >= limit:
                 return list(found.values())[:limit]
@@ -215,9 +215,14 @@ class Inspector:
         if state in ("waiting", "running"):
             page = scripts.waiting_page if state == "waiting" else scripts.running_page
             return page(
-                self._keys, lane=lane, task=task, cursor=Packed(place), limit=limit, looks=LOOKS
+                self._keys,
+                lane=lane,
+                task=task,
+                cursor=packed_names(place),
+                limit=limit,
+                looks=LOOKS,
             )
-        at, member = place or ("", "")
+        at, member = place or (b"", b"")
         return scripts.timed_page(
             self._keys,
             kind=state,
@@ -243,7 +248,7 @@ class Inspector:
             place, rows = yield from scripts.sequences_page(
                 self._keys,
                 lane=lane or "",
-                cursor=Packed(place),
+                cursor=packed_names(place),
                 limit=limit - len(found),
                 looks=LOOKS,
             )
@@ -259,7 +264,7 @@ def find_queues(cursor: str) -> Operation[tuple[str, list[Keys]]]:
     The cursor is '' at the start and after the last page.
     """
     after, keys = yield Scan(ANY_CONFIG, cursor)
-    found = (of_config(key.decode(errors="replace")) for key in keys)
+    found = (of_config(text_of(key)) for key in keys)
     return after, [queue for queue in found if queue is not None]
 
 
@@ -279,4 +284,4 @@ def _last_minutes() -> tuple[int, ...]:
 
 def _job(state: JobState, row: Reply) -> JobInfo:
     id, record, attempts, deaths, note, due, worker = row
-    return job_info(id.decode(), state, record, attempts, deaths, note, due, worker)
+    return job_info(text_of(id), state, record, attempts, deaths, note, due, worker)

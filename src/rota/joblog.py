@@ -12,6 +12,7 @@ import logging
 from rota.endings import Ending, Stopped, Unstarted
 from rota.failure import headline
 from rota.model import Job
+from rota.names import visible
 from rota.signals import Bury, RateLimited, Release, Retry
 
 logger = logging.getLogger("rota.job")
@@ -46,10 +47,7 @@ def tell(queue: str, job: Job, ending: Ending, seconds: float) -> None:
     logger.log(
         level,
         "job %s of task %s in lane %s %s (%.3f s)",
-        job.id,
-        job.task,
-        job.lane,
-        text,
+        *map(visible, (job.id, job.task, job.lane, text)),
         seconds,
         extra=extra,
     )
@@ -57,11 +55,11 @@ def tell(queue: str, job: Job, ending: Ending, seconds: float) -> None:
 
 def tell_refused(queue: str, id: str, job: Job | None, why: str) -> None:
     """Says that a job is dead which was not run; `job` is None where it could not be read."""
-    where = "" if job is None else f" of task {job.task} in lane {job.lane}"
+    where = "" if job is None else visible(f" of task {job.task} in lane {job.lane}")
     known = {"queue": queue, "job": id} if job is None else fields(queue, job)
     logger.warning(
         "job %s%s was not run and is dead: %s",
-        id,
+        visible(id),
         where,
         headline(why),
         extra=known | {"outcome": "refused"},

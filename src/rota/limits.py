@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,6 +19,9 @@ MAX_PER_SECOND = 1_000_000
 MAX_BURST = 1_000_000
 BURST_S = 0.1
 _YEAR_S = 366 * 86_400
+
+
+N = TypeVar("N", int, float)
 
 
 class Unset:
@@ -67,9 +71,13 @@ class Rate:
         return f"{self.interval_ms!r},{self.burst},{self.n!r},{self.per!r}"
 
     @classmethod
-    def parse(cls, text: str) -> Rate:
-        _, burst, n, per = text.split(",")
-        return cls(float(n), per=float(per), burst=int(burst))
+    def parse(cls, text: object) -> Rate | None:
+        """As the server keeps it; None where that cannot be read: claims take it for none, too."""
+        try:
+            _, burst, n, per = str(text).split(",")
+            return cls(float(n), per=float(per), burst=int(burst))
+        except ValueError:
+            return None
 
     def __str__(self) -> str:
         return f"{self.n:g} per {seconds(self.per, 'per'):g} s, burst {self.burst}"
@@ -98,13 +106,25 @@ class Template:
 
     @classmethod
     def parse(cls, text: bytes) -> Template:
-        found: dict[str, str] = msgspec.json.decode(text)
+        """What cannot be read is as if the template did not say it: claims take it so, too."""
+        try:
+            found = msgspec.json.decode(text, type=dict[str, Any])
+        except msgspec.DecodeError:
+            found = {}
         return cls(
-            ceiling=int(found["ceiling"]) if "ceiling" in found else None,
-            weight=float(found["weight"]) if "weight" in found else None,
-            rate=Rate.parse(found["rate"]) if "rate" in found else None,
-            backlog=int(found["backlog"]) if "backlog" in found else None,
+            ceiling=stored(int, found.get("ceiling")),
+            weight=stored(float, found.get("weight")),
+            rate=Rate.parse(found.get("rate")),
+            backlog=stored(int, found.get("backlog")),
         )
+
+
+def stored(kind: Callable[[Any], N], value: object) -> N | None:
+    """A number that the server keeps; None where there is none, or no number."""
+    try:
+        return kind(value)
+    except (TypeError, ValueError):
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -13,17 +12,18 @@ import msgspec
 from rota.errors import ConfigError, PayloadError
 from rota.jobspec import Header
 from rota.model import JobInfo, JobState, Record, parse_record, read_note
-from rota.names import shown
+from rota.names import shown, text_of
 
 SequenceState = Literal["ready", "held", "blocked"]
 RetryAnswer = Literal["ok", "none", "running", "waiting", "unreadable"]
 Order = Literal["quiet", "stop"]
 
-Place = list[str]
-"""Where a page ends, as its script says it; empty at the start and after the last."""
+Place = list[bytes]
+"""Where a page ends, as its script says it, byte by byte: a name in it may be no text. Empty at the
+start and after the last."""
 
-_to_json = msgspec.json.Encoder().encode
-_from_json = msgspec.json.Decoder(list[str]).decode
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(Place).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,11 @@ class SequencesPage:
     cursor: str | None
 
 
-def cursor_text(place: Sequence[str]) -> str | None:
+def cursor_text(place: Place) -> str | None:
     """A place as a word that goes anywhere: into a URL, onto a command line."""
     if not place:
         return None
-    return base64.urlsafe_b64encode(_to_json(list(place))).decode().rstrip("=")
+    return base64.urlsafe_b64encode(_pack(place)).decode().rstrip("=")
 
 
 def cursor_place(cursor: object, parts: int) -> Place:
@@ -81,7 +81,7 @@ def cursor_place(cursor: object, parts: int) -> Place:
         return []
     if isinstance(cursor, str):
         try:
-            place = _from_json(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+            place = _unpack(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         except (ValueError, binascii.Error, msgspec.DecodeError):
             place = []
         if len(place) == parts:
@@ -126,5 +126,5 @@ def job_info(
         deaths=deaths,
         error=str(read_note(note).get("error") or "") or None,
         due=due / 1000 if due else None,
-        worker=worker.decode() or None,
+        worker=text_of(worker) or None,
     )

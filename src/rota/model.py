@@ -128,12 +128,17 @@ def parse_record(record: bytes) -> Record:
 
 
 def read_note(text: bytes) -> dict[str, Any]:
-    """What was kept with a failed job: `error`, `worker`. Damage to it must not hide the job."""
+    """What was kept with a failed job: `error`, `worker`; with what is paused or blocked: `reason`,
+    `by`, and `at` (Unix ms), a number. Damage to it must not hide the job."""
     try:
         note = msgspec.json.decode(text)
     except msgspec.DecodeError:
-        return {"error": text.decode("utf-8", "replace")}
-    return note if isinstance(note, dict) else {}
+        return {"error": names.text_of(text)}
+    if not isinstance(note, dict):
+        return {}
+    said = {name: str(value) for name, value in note.items() if value is not None and name != "at"}
+    at = note.get("at")
+    return said | {"at": at} if isinstance(at, int | float) else said
 
 
 def _expiry(header: Header, enqueued: float) -> int | None:

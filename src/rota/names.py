@@ -4,6 +4,8 @@ Lanes, ordering keys, ids and tasks are 1-200 bytes of UTF-8 without control cha
 else each kind asks is said at its function. Names are compared byte by byte and never
 normalised: the composed and the decomposed form of a letter are two names. Every function
 returns the name as a plain `str`, or raises `ConfigError` before anything is written.
+
+What is stored may be no name all the same, and no text: `text_of` reads it, `visible` shows it.
 """
 
 from __future__ import annotations
@@ -32,6 +34,27 @@ def shown(value: object) -> str:
     except Exception:  # an object's own __repr__, or an int too long to print
         text = f"<{type(value).__name__}>"
     return text if len(text) <= SHOWN_CHARS else text[: SHOWN_CHARS - 3] + "..."
+
+
+def text_of(stored: bytes) -> str:
+    """What the server keeps, as text; bytes that are no UTF-8 as their escapes."""
+    return stored.decode("utf-8", "backslashreplace")
+
+
+def visible(text: str, keep: str = "") -> str:
+    """Text of others, for a terminal or a page: what is not printable as its escape.
+
+    Those are controls, what is not seen, what turns the direction of writing; spaces of any width
+    stay, and what `keep` holds.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char
+        if char.isprintable() or char in keep or unicodedata.category(char) == "Zs"
+        else ascii(char)[1:-1]
+        for char in text
+    )
 
 
 def is_ordered_lane(lane: str) -> bool:

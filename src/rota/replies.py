@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import cast
 
 from rota.failure import headline
-from rota.limits import Rate, Template
-from rota.listing import SequenceInfo, SequenceState
+from rota.limits import Rate, Template, stored
+from rota.listing import Place, SequenceInfo, SequenceState
 from rota.model import Answer, Claimed, DeadAnswer, Exchanged, LaneInfo, QueueInfo, read_note
+from rota.names import text_of
 from rota.scripting import Reply
 
 MINUTE_MS = 60_000
@@ -15,11 +16,11 @@ MINUTE_MS = 60_000
 
 
 def text(reply: Reply) -> str:
-    return cast(bytes, reply).decode()
+    return text_of(reply)
 
 
 def texts(reply: Reply) -> list[str]:
-    return [item.decode() for item in reply]
+    return [text_of(item) for item in reply]
 
 
 _ANSWERS: dict[bytes, Answer] = {b"ok": "ok", b"settled": "settled", b"lost": "lost"}
@@ -62,12 +63,12 @@ def _entries(
 ) -> list[list[Claimed]]:
     if attempts:
         jobs = [
-            Claimed(id.decode(), record, int(tried or 0), bool(died))
+            Claimed(text_of(id), record, int(tried or 0), bool(died))
             for id, record, tried, died in zip(ids, records, attempts, suspects, strict=True)
         ]
     else:
         jobs = [
-            Claimed(id.decode(), record, 0, False) for id, record in zip(ids, records, strict=True)
+            Claimed(text_of(id), record, 0, False) for id, record in zip(ids, records, strict=True)
         ]
     if not sizes:
         return [[job] for job in jobs]
@@ -92,17 +93,17 @@ def cancelled_page(reply: Reply) -> tuple[str, int]:
     return text(reply[0]), reply[1]
 
 
-def moved(reply: Reply) -> tuple[str, int, int]:
+def moved(reply: Reply) -> tuple[bytes, int, int]:
     cursor, moved, left = reply
-    return text(cursor), moved, left
+    return cursor, moved, left
 
 
 def lanes_to_purge(reply: Reply) -> tuple[str, list[str]]:
     return text(reply[0]), texts(reply[1])
 
 
-def changed(reply: Reply) -> tuple[str, int]:
-    return text(reply[0]), reply[1]
+def changed(reply: Reply) -> tuple[bytes, int]:
+    return reply[0], reply[1]
 
 
 def page_of_held(reply: Reply) -> tuple[str, str, list[tuple[str, str]]]:
@@ -116,7 +117,7 @@ def lane_row(now: int, row: Reply) -> LaneInfo:
     backlog, why, pause_end, rate, template, rated, following, served, waited, charged = more
     note = read_note(why)
     return LaneInfo(
-        name=name.decode(),
+        name=text_of(name),
         waiting=waiting,
         delayed=delayed,
         running=running,
@@ -130,8 +131,8 @@ def lane_row(now: int, row: Reply) -> LaneInfo:
         pause_reason=note.get("reason"),
         paused_by=note.get("by"),
         paused_until=pause_end / 1000 if pause_end else None,
-        rate=Rate.parse(rate.decode()) if rate else None,
-        template=template.decode() if template else None,
+        rate=Rate.parse(text_of(rate)) if rate else None,
+        template=text_of(template) if template else None,
         rated_until=rated / 1000 if rated else None,
         next_wait=_since(now, following),
         served=served,
@@ -165,7 +166,8 @@ def turns_page(reply: Reply) -> tuple[str, float, list[LaneInfo]]:
 def queue_info(reply: Reply) -> QueueInfo:
     _, flat, delayed, dead, waiting, ready, paused, consumers, *settings, _ = reply
     default_ceiling, default_weight, ceiling, gate, until = settings
-    stats = dict(zip(texts(flat[::2]), map(int, flat[1::2]), strict=True))
+    totals = [stored(int, total) or 0 for total in flat[1::2]]
+    stats = dict(zip(texts(flat[::2]), totals, strict=True))
     note = read_note(gate) if gate else {}
     return QueueInfo(
         waiting=stats.pop("waiting", 0),
@@ -177,9 +179,9 @@ def queue_info(reply: Reply) -> QueueInfo:
         lanes_ready=ready,
         lanes_paused=paused,
         consumers=consumers,
-        default_ceiling=int(default_ceiling) if default_ceiling else None,
-        default_weight=float(default_weight) if default_weight else None,
-        ceiling=int(ceiling) if ceiling else None,
+        default_ceiling=stored(int, default_ceiling),
+        default_weight=stored(float, default_weight),
+        ceiling=stored(int, ceiling),
         paused=gate != b"",
         pause_reason=note.get("reason"),
         paused_by=note.get("by"),
@@ -190,7 +192,7 @@ def queue_info(reply: Reply) -> QueueInfo:
 
 def templates(reply: Reply) -> dict[str, Template]:
     return {
-        name.decode(): Template.parse(text)
+        text_of(name): Template.parse(text)
         for name, text in zip(reply[::2], reply[1::2], strict=True)
     }
 
@@ -199,13 +201,13 @@ def raw(reply: Reply) -> Reply:
     return reply
 
 
-def listed(reply: Reply) -> tuple[list[str], list[Reply]]:
-    return texts(reply[0]), reply[1]
+def listed(reply: Reply) -> tuple[Place, list[Reply]]:
+    return reply[0], reply[1]
 
 
-def timed(reply: Reply) -> tuple[list[str], list[Reply]]:
+def timed(reply: Reply) -> tuple[Place, list[Reply]]:
     at, member, rows = reply
-    return texts([at, member]) if member else [], rows
+    return [at, member] if member else [], rows
 
 
 def _sequence_row(row: Reply) -> SequenceInfo:
@@ -213,12 +215,12 @@ def _sequence_row(row: Reply) -> SequenceInfo:
     note = read_note(why) if why else {}
     reason = note.get("reason") or headline(str(note.get("error") or ""))
     return SequenceInfo(
-        lane=lane.decode(),
-        ordering_key=key.decode(),
+        lane=text_of(lane),
+        ordering_key=text_of(key),
         state=cast(SequenceState, state.decode()),
         waiting=waiting,
-        head=head.decode() or None,
-        held_by=holder.decode() or None,
+        head=text_of(head) or None,
+        held_by=text_of(holder) or None,
         jobs_held=texts(jobs),
         blocked_until=ends / 1000 if ends else None,
         reason=reason or None,
@@ -230,5 +232,5 @@ def sequence_info(reply: Reply) -> SequenceInfo | None:
     return _sequence_row(reply) if reply else None
 
 
-def sequences(reply: Reply) -> tuple[list[str], list[SequenceInfo]]:
-    return texts(reply[0]), [_sequence_row(row) for row in reply[1]]
+def sequences(reply: Reply) -> tuple[Place, list[SequenceInfo]]:
+    return reply[0], [_sequence_row(row) for row in reply[1]]

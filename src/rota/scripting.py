@@ -74,6 +74,11 @@ _ENCODERS: dict[object, Callable[[Any], str | bytes]] = {
 }
 
 
+def packed_names(names: Sequence[bytes]) -> Packed:
+    """Names as they are stored, which may be no text: Lua reads no other kind of bytes."""
+    return Packed([msgspec.Raw(b"\xda" + len(name).to_bytes(2, "big") + name) for name in names])
+
+
 @dataclass(frozen=True, slots=True)
 class Script:
     """One Lua file: its header and body, and the Lua that binds its arguments."""

@@ -151,16 +151,16 @@ def asked_page(keys: Keys, *, consumers: Packed, after: int, cursor: str, limit:
 
 
 @script(replies.moved)
-def move(keys: Keys, *, source: str, target: str, cursor: str, limit: int) -> None: ...
+def move(keys: Keys, *, source: str, target: str, cursor: bytes, limit: int) -> None: ...
 
 
 @script(replies.changed)
-def reprioritize(keys: Keys, *, lane: str, priority: int, cursor: str, limit: int) -> None: ...
+def reprioritize(keys: Keys, *, lane: str, priority: int, cursor: bytes, limit: int) -> None: ...
 
 
 @script(replies.raw)
 def dead_page(
-    keys: Keys, *, after_at: str, after_id: str, limit: int, lane: str, task: str
+    keys: Keys, *, after_at: bytes, after_id: bytes, limit: int, lane: str, task: str
 ) -> None: ...
 
 
@@ -205,8 +205,8 @@ def timed_page(
     keys: Keys,
     *,
     kind: str,
-    after_at: str,
-    after_member: str,
+    after_at: bytes,
+    after_member: bytes,
     lane: str,
     task: str,
     limit: int,

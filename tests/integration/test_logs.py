@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 import rota
-from rota.cli.logs import JsonFormatter
+from rota.cli.logs import ConsoleFormatter, JsonFormatter
 from rota.worker import Worker
 from tests.conftest import PrivateServer
-from tests.support.queues import open_queue
+from tests.support.queues import open_queue, spec
 from tests.support.servers import Server
 from tests.support.times import LEASE, PATIENCE
 from tests.support.waiting import eventually_async
@@ -62,6 +62,41 @@ async def test_each_job_that_ends_is_one_line_with_its_fields(
         ]  # fmt: skip
         assert [vars(line)["outcome"] for line in lines] == OUTCOMES[what]
         assert 0 <= first["seconds"] < 5
+
+
+EVIL = "\x1b]0;x\x07\x9b1m\r\u202e\u2066\u200f\u2028\ud83d"
+
+
+@pytest.mark.legs("valkey")
+async def test_no_text_of_a_job_steers_a_terminal(
+    queue: rota.Queue, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither in our own lines, whoever writes them, nor in what the command's formatters write."""
+    caplog.set_level(logging.INFO)
+    raw: list[logging.LogRecord] = []  # pytest cannot report a text that no encoding takes
+    app = logging.getLogger("app")
+    monkeypatch.setattr(app, "filters", [lambda record: raw.append(record)])
+
+    @queue.task(max_attempts=1)
+    async def work() -> None:
+        app.exception("seen: %s", EVIL, exc_info=ValueError(EVIL))
+        raise ValueError(f"{EVIL}, first line\n{EVIL}")
+
+    done = await work.enqueue()
+    await queue.enqueue(spec(task=(odd := "odd\u202e")))
+    async with Worker(queue, lease=LEASE):
+        await eventually_async(lambda: len(_of_jobs(caplog)) == 2, "a line is missing")
+    lines = {vars(line)["job"]: line.getMessage() for line in _of_jobs(caplog)}
+    assert all(line.isprintable() for line in lines.values()), lines
+    assert r"ValueError: \x1b]0;x\x07\x9b1m" in lines.pop(done.id)
+    assert ascii(odd)[1:-1] in lines.popitem()[1]
+    assert raw
+    for record in [*raw, *_of_jobs(caplog)]:
+        for form in (JsonFormatter(), ConsoleFormatter("%(message)s")):
+            text = form.format(record)
+            assert text.replace("\n", "").isprintable(), text
+            if isinstance(form, JsonFormatter):
+                assert json.loads(text)["message"] == record.getMessage()
 
 
 SAID = {

@@ -65,7 +65,7 @@ def test_a_paused_lane_says_who_why_and_until_when(desk: Desk, why: Why) -> None
     desk.run(desk.store.pause("a", reason="abuse\n\x1b[31m", by="ops", until=None))
     for subject in ("j", ""):
         reason = why.one(subject, "paused")
-        assert reason.text == f"Lane a is paused by ops since {NOW} (abuse [31m)."
+        assert reason.text == f"Lane a is paused by ops since {NOW} (abuse \\x1b[31m)."
         assert reason.frees == "await queue.lane('a').resume()"
         assert reason.until is None
         assert (reason.detail["by"], reason.detail["reason"]) == ("ops", "abuse\n\x1b[31m")

@@ -11,7 +11,7 @@ from rota.errors import ConfigError
 from rota.inspector import LOOKS, Inspector
 from rota.listing import SequenceInfo
 from rota.model import Settlement
-from rota.scripting import Packed
+from rota.scripting import packed_names
 from tests.lua.conftest import Desk
 
 pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the integration test's
@@ -143,13 +143,13 @@ def test_a_page_goes_on_where_jobs_have_gone(desk: Desk, look: Inspector) -> Non
 
 def test_pages_are_bounded_in_looks_and_bytes(desk: Desk, look: Inspector) -> None:
     """A filter that lets nothing pass ends a page after some looks; large records end it early."""
-    cursor: list[str] = []
+    cursor: list[bytes] = []
     desk.add(*(f"j{i}" for i in range(250)))
     keys, calls = desk.keys, 0
     while calls == 0 or cursor:
         cursor, rows = desk.run(
             scripts.waiting_page(
-                keys, lane="a", task="x", cursor=Packed(cursor), limit=50, looks=100
+                keys, lane="a", task="x", cursor=packed_names(cursor), limit=50, looks=100
             ).__iter__()
         )
         assert rows == []

@@ -343,7 +343,7 @@ def test_the_dead_are_listed_oldest_first_whatever_goes_meanwhile(desk: Desk, li
         found += [job.id for job in jobs]
         if cursor == START:
             break
-        desk.run(desk.dead.discard([cursor[1]]))
+        desk.run(desk.dead.discard([cursor[1].decode()]))
     assert found == expected
 
 

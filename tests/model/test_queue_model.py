@@ -648,7 +648,7 @@ class QueueModel(RuleBasedStateMachine):
         if source == to or (source[0] == "!") != (to[0] == "!"):
             return
         call = scripts.move(self.keys, source=source, target=to, cursor="waiting -inf ", limit=500)
-        self.both(iter(call), lambda: ("", *self.ref.move(source, to)))
+        self.both(iter(call), lambda: (b"", *self.ref.move(source, to)))
 
     @rule(lane=lanes, priority=st.sampled_from((0, 0, 1, -1, 1000, -1000)))
     def reprioritize(self, lane: str, priority: int) -> None:

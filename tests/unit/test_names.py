@@ -180,3 +180,26 @@ def test_what_a_message_shows_is_short(value: object) -> None:
     text = names.shown(value)
     assert 0 < len(text) <= 60
     text.encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("plain ü ☃ 日本", "plain ü ☃ 日本"),
+        ("wide\u3000and\u00a0hard", "wide\u3000and\u00a0hard"),
+        ("\x1b[2J\x9b\r\n\t\x7f", r"\x1b[2J\x9b\r\n\t\x7f"),
+        ("\u202e\u2066\u200e\u200b\u2028\ufeff", r"\u202e\u2066\u200e\u200b\u2028\ufeff"),
+        ("\ud83d\U000e0001", r"\ud83d\U000e0001"),
+    ],
+)
+def test_what_is_not_printable_is_seen(text: str, seen: str) -> None:
+    assert names.visible(text) == seen
+    assert names.visible(f"a\n{text}", keep="\n\t") == "a\n" + seen.replace("\\n", "\n").replace(
+        "\\t", "\t"
+    )
+
+
+def test_bytes_that_are_no_text_are_read() -> None:
+    assert names.text_of("ü☃".encode() + b"\xff\xc0\xaf\xed\xa0\x80") == (
+        r"ü☃\xff\xc0\xaf\xed\xa0\x80"
+    )

@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 import pytest
 
 import rota
+from rota.names import visible as visible_text
 from tests.support.queues import open_queue, spec
 from tests.support.servers import Server
 from tests.support.waiting import eventually_async
@@ -102,9 +103,10 @@ async def test_odd_names_work_in_links_and_actions(queue: rota.Queue, name: str)
         (link,) = set(re.findall(r'class="name" href="([^"]*lane\?name=[^"]*)"', text))
         page = await visit.http.get(html.unescape(link))
         assert page.status_code == 200
-        assert f'Lane <span class="name">{html.escape(name, quote=False)}' in page.text.replace(
-            "&#34;", '"'
-        ).replace("&#39;", "'")
+        assert (
+            f'Lane <span class="name">{html.escape(visible_text(name), quote=False)}'
+            in page.text.replace("&#34;", '"').replace("&#39;", "'")
+        )
         await visit.done("lane.pause", name=name)
         assert (await queue.lane(name).info()).paused
         jobs = await visit.read("jobs", state="waiting", lane=name, task=name)

@@ -11,11 +11,11 @@ import typer
 from rota.cli.exits import FAILED, reporting
 from rota.cli.options import JsonOption, UrlOption
 from rota.cli.rows import print_rows
-from rota.cli.tables import one_line
 from rota.cli.targets import find_queue, nothing_of
 from rota.errors import RotaError
 from rota.health import Health, signs_of_life
 from rota.health import check as check_queue
+from rota.names import visible
 from rota.queue import Queue
 
 
@@ -64,7 +64,7 @@ def _with_absence(queue: Queue, found: Health) -> Health:
 
 
 def _print(name: str, found: Health) -> None:
-    typer.echo(one_line(f"{name}: {'healthy' if found.healthy else 'not healthy'}"))
+    typer.echo(visible(f"{name}: {'healthy' if found.healthy else 'not healthy'}"))
     for one in found.checks:
         what = one.name.removeprefix(f"{name}: ")
-        typer.echo(one_line(f"  {'ok ' if one.ok else 'BAD'}  {what}: {one.text}".rstrip(": ")))
+        typer.echo(visible(f"  {'ok ' if one.ok else 'BAD'}  {what}: {one.text}".rstrip(": ")))

@@ -22,7 +22,7 @@ from rota.cli.options import (
 )
 from rota.cli.root import noun
 from rota.cli.rows import dead_row, print_rows
-from rota.cli.tables import print_table
+from rota.cli.tables import print_ids, print_table
 from rota.cli.times import ago
 from rota.errors import ConfigError
 from rota.failure import headline
@@ -53,8 +53,7 @@ def ls(
         if as_json:
             print_rows(map(dead_row, jobs))
         elif ids_only:
-            for job in jobs:
-                typer.echo(job.id)
+            print_ids(job.id for job in jobs)
         elif jobs:
             print_table(
                 ("id", "died", "task", "lane", "attempts", "deaths", "error"),

@@ -11,9 +11,10 @@ import msgspec
 import typer
 
 from rota.cli.exits import FAILED, reporting, say
-from rota.cli.tables import one_line
+from rota.cli.rows import json_line
 from rota.cli.targets import find_queue, nothing_of
 from rota.doctor import Finding, Progress, Report
+from rota.names import visible
 
 
 def doctor(
@@ -50,7 +51,7 @@ def doctor(
 
 def _json(report: Report) -> str:
     row = msgspec.to_builtins(report) | {"sound": report.sound}
-    return msgspec.json.encode(row).decode()
+    return json_line(row)
 
 
 def _print(name: str, report: Report, *, repair: bool) -> None:
@@ -70,8 +71,7 @@ def _print(name: str, report: Report, *, repair: bool) -> None:
 
 
 def _line(finding: Finding) -> str:
-    text = f"{'mended' if finding.mended else 'wrong'}  {finding.kind}: {finding}"
-    return one_line(text)
+    return visible(f"{'mended' if finding.mended else 'wrong'}  {finding.kind}: {finding}")
 
 
 def _summary(found: Sequence[Finding], left: Sequence[Finding], *, repair: bool) -> str:

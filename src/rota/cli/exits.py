@@ -29,6 +29,7 @@ from rota.errors import (
     Unavailable,
     UnknownTask,
 )
+from rota.names import visible
 
 FAILED = 1
 USAGE = 2
@@ -37,8 +38,8 @@ INTERRUPTED = 130
 
 
 def say(text: str) -> None:
-    """A line for people, on stderr."""
-    typer.echo(text, err=True)
+    """Lines for people, on stderr."""
+    typer.echo(visible(text, keep="\n\t"), err=True)
 
 
 def fail(message: str, code: int) -> NoReturn:

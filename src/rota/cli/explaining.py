@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import msgspec
 import typer
 
-from rota.cli.tables import one_line
+from rota.cli.rows import json_line
 from rota.explain import Explanation
+from rota.names import visible
 from rota.timing import duration
 
 
 def print_explanation(found: Explanation, *, as_json: bool) -> None:
     """To standard output: one JSON object, or how it stands, each reason, what frees it."""
     if as_json:
-        typer.echo(msgspec.json.encode(found).decode())
+        typer.echo(json_line(found))
         return
-    typer.echo(_headline(found))
+    lines = [_headline(found)]
     for number, reason in enumerate(found.reasons, start=1):
-        typer.echo(one_line(f"  {number}. {reason.text}"))
-        typer.echo(f"     frees it: {reason.frees}")
+        lines += [f"  {number}. {reason.text}", f"     frees it: {reason.frees}"]
     if found.lane is not None:
-        typer.echo(f"lane {found.lane}: {_figures(found)}")
+        lines.append(f"lane {found.lane}: {_figures(found)}")
+    for line in lines:
+        typer.echo(visible(line))
 
 
 def _headline(found: Explanation) -> str:

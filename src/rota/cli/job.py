@@ -23,13 +23,14 @@ from rota.cli.options import (
 )
 from rota.cli.root import noun
 from rota.cli.rows import job_row, print_rows
-from rota.cli.tables import one_line, print_facts, print_table
+from rota.cli.tables import print_facts, print_ids, print_table
 from rota.cli.times import ago, moment, when
 from rota.config import whole
 from rota.errors import ConfigError
 from rota.failure import headline
 from rota.inspector import MAX_LISTED
 from rota.model import JobInfo
+from rota.names import text_of, visible
 from rota.queue import Queue
 
 app = noun("job", "Look at jobs, run them again, cancel them.")
@@ -74,8 +75,7 @@ def ls(
         if as_json:
             print_rows(map(job_row, found))
         elif ids_only:
-            for job in found:
-                typer.echo(job.id)
+            print_ids(job.id for job in found)
         elif found:
             headings, last = _HEADINGS[which], _LAST[which]
             print_table(headings, [(*_cells(job), *last(job)) for job in found])
@@ -170,11 +170,11 @@ def show(
                 ("enqueued", moment(job.enqueued_at) if job.enqueued_at else None),
                 ("attempts", str(job.attempts)),
                 ("deaths", str(job.deaths) if job.deaths else None),
-                ("payload", job.payload.decode("utf-8", "replace")),
+                ("payload", text_of(job.payload)),
             ]
         )
         for line in (job.error or "").splitlines():
-            typer.echo(f"  {one_line(line)}")
+            typer.echo(f"  {visible(line)}")
 
 
 @app.command(name="explain")

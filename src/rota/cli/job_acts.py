@@ -22,10 +22,10 @@ from rota.cli.options import (
     YesOption,
 )
 from rota.cli.rows import job_row, print_rows
-from rota.cli.tables import one_line
 from rota.cli.times import moment, span
 from rota.failure import headline
 from rota.model import JobInfo
+from rota.names import visible
 from rota.queue import Queue
 
 __all__ = ["app"]
@@ -149,7 +149,7 @@ def _tell(job: JobInfo, *, as_json: bool) -> None:
     due = f", due {moment(job.due)}" if job.state == "delayed" and job.due else ""
     error = headline(job.error)
     failed = f", {job.attempts} failed attempts" if job.attempts else ""
-    typer.echo(one_line(f"{job.state}{due}{failed}{': ' + error if error else ''}"))
+    typer.echo(visible(f"{job.state}{due}{failed}{': ' + error if error else ''}"))
 
 
 def _tell_end(id: str, *, as_json: bool) -> None:

@@ -10,7 +10,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from rota import joblog
+from rota.cli.rows import printable_json
 from rota.executor import current_job
+from rota.names import visible
 
 
 class LogFormat(StrEnum):
@@ -35,7 +37,14 @@ def log_to_stderr(form: LogFormat = LogFormat.CONSOLE, level: LogLevel = LogLeve
 
 
 def _console() -> logging.Formatter:
-    return logging.Formatter(f"%(asctime)s %(levelname)s {os.getpid()} %(name)s: %(message)s")
+    return ConsoleFormatter(f"%(asctime)s %(levelname)s {os.getpid()} %(name)s: %(message)s")
+
+
+class ConsoleFormatter(logging.Formatter):
+    """Lines for people. Some hold texts of others, and none of those steers a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record), keep="\n\t")
 
 
 class JsonFormatter(logging.Formatter):
@@ -59,7 +68,7 @@ class JsonFormatter(logging.Formatter):
         row |= {name: value for name, value in given.items() if value is not None}
         if record.exc_info:
             row["error"] = self.formatException(record.exc_info)
-        return json.dumps(row, ensure_ascii=False, default=str)
+        return printable_json(json.dumps(row, ensure_ascii=False, default=str))
 
 
 def _of_running_job() -> dict[str, object]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,13 +13,32 @@ import typer
 from rota.keys import Keys
 from rota.listing import SequenceInfo
 from rota.model import ConsumerInfo, DeadJob, JobInfo, LaneInfo, QueueInfo
+from rota.names import text_of
 
 Row = Mapping[str, Any]
 
 
 def print_rows(rows: Iterable[Row]) -> None:
     for row in rows:
-        typer.echo(msgspec.json.encode(row).decode())
+        typer.echo(json_line(row))
+
+
+def json_line(value: Any) -> str:
+    """One line of JSON that anyone may see."""
+    return printable_json(msgspec.json.encode(value).decode())
+
+
+def printable_json(line: str) -> str:
+    """With JSON's own escape for what is not printable: that stands in texts only."""
+    return line if line.isprintable() else _UNPRINTABLE.sub(_escape, line)
+
+
+_UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
+
+
+def _escape(found: re.Match[str]) -> str:
+    char = found[0]
+    return char if char.isprintable() else json.dumps(char)[1:-1]
 
 
 def queue_row(keys: Keys, info: QueueInfo) -> Row:
@@ -56,4 +77,4 @@ def _builtins(value: Any) -> dict[str, Any]:
 
 
 def _text(payload: bytes) -> str:
-    return payload.decode("utf-8", "replace")
+    return text_of(payload)

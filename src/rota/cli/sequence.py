@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import typer
-
 from rota.cli.exits import FAILED, fail, say
 from rota.cli.opening import confirm, opened, progress
 from rota.cli.options import (
@@ -20,7 +18,7 @@ from rota.cli.options import (
 )
 from rota.cli.root import noun
 from rota.cli.rows import print_rows, sequence_row
-from rota.cli.tables import print_facts, print_table
+from rota.cli.tables import print_facts, print_ids, print_table
 from rota.cli.times import moment, when
 from rota.config import whole
 from rota.inspector import MAX_LISTED
@@ -149,7 +147,7 @@ def skip(
         skipped = target.sync.lane(lane).skip(key, by=by)
         if skipped is None:
             fail(f"nothing stops this sequence of lane {lane}", FAILED)
-        typer.echo(skipped)
+        print_ids([skipped])
 
 
 def _say_stopper(found: SequenceInfo | None) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
 import typer
 
 from rota.cli.exits import say
+from rota.cli.rows import json_line
 from rota.cli.tables import print_table
 from rota.shares import LaneShare, Shares
 from rota.timing import duration
@@ -17,7 +17,7 @@ def print_shares(found: Shares, *, as_json: bool) -> None:
     """To standard output: one JSON object a lane, or a table below the queue's fairness index."""
     if as_json:
         for lane in found.top:
-            typer.echo(msgspec.json.encode(lane).decode())
+            typer.echo(json_line(lane))
         return
     say(_headline(found))
     if found.top:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import typer
+
+from rota.names import visible
 
 if TYPE_CHECKING:
     from rich.table import Table  # a seventh of a short command's time: imported where it is used
@@ -29,9 +31,15 @@ def print_table(
         print_plain([headings, *rows])
 
 
+def print_ids(ids: Iterable[str]) -> None:
+    """As they are where a program reads them, visible on a terminal."""
+    for id in ids:
+        typer.echo(visible(id) if sys.stdout.isatty() else id)
+
+
 def print_facts(facts: Sequence[tuple[str, str | None]]) -> None:
     """What is known of one thing, a line each; what is None is left out."""
-    known = [(name, one_line(value)) for name, value in facts if value is not None]
+    known = [(name, visible(value)) for name, value in facts if value is not None]
     width = max(len(name) for name, _ in known)
     for name, value in known:
         typer.echo(f"{name.ljust(width)}  {value}".rstrip())
@@ -46,7 +54,7 @@ def fitted(
 
     table = Table(box=None, pad_edge=False)
     for place, heading in enumerate(headings):
-        longest = max((len(one_line(row[place])) for row in rows), default=0)
+        longest = max((len(visible(row[place])) for row in rows), default=0)
         whole = heading in IDS and longest <= LONGEST_WHOLE
         table.add_column(
             heading,
@@ -56,19 +64,14 @@ def fitted(
             min_width=longest if whole else None,
         )
     for row in rows:
-        table.add_row(*(Text(one_line(cell)) for cell in row))
+        table.add_row(*(Text(visible(cell)) for cell in row))
     return table
 
 
 def print_plain(rows: Sequence[Sequence[str]]) -> None:
     """One row a line, however long its cells."""
-    shown = [[one_line(cell) for cell in row] for row in rows]
+    shown = [[visible(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in shown) for i in range(len(shown[0]))]
     for row in shown:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         typer.echo("  ".join(cells).rstrip())
-
-
-def one_line(text: str) -> str:
-    """What is not printable (an error may hold anything) as its escape."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

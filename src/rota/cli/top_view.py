@@ -9,8 +9,9 @@ import typer
 
 from rota.cli.lane import HEADINGS
 from rota.cli.lane import cells as lane_cells
-from rota.cli.tables import fitted, one_line, print_plain
+from rota.cli.tables import fitted, print_plain
 from rota.cli.top_walk import Frame
+from rota.names import visible
 from rota.timing import duration
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def _header(name: str, frame: Frame) -> list[str]:
     states = ", ".join(f"{n:,} {state}" for state, n in frame.states.most_common())
     sofar = "" if frame.complete else " so far"
     return [
-        one_line(f"{name}  {state}".rstrip()),
+        visible(f"{name}  {state}".rstrip()),
         f"{info.waiting:,} waiting, {info.running:,} running, {info.delayed:,} delayed, "
         f"{info.dead:,} dead{rates}",
         f"{frame.counted:,} lanes{sofar}: {states or 'none'}",

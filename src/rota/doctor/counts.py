@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from rota import scripts
-from rota.doctor.pages import Pages, shown
+from rota.doctor.pages import Pages
+from rota.names import text_of
 from rota.scripting import Operation
 
 TRIES = 3
@@ -90,8 +91,8 @@ class Counts:
             if counted is not None and (yield from self._judge("count", (counted,))):
                 return
         self._unchecked.append(
-            f"how many jobs of lane {shown(lane)} wait was left open: it is too long to be counted "
-            "in one moment, and work went on meanwhile"
+            f"how many jobs of lane {text_of(lane)} wait was left open: it is too long to be "
+            "counted in one moment, and work went on meanwhile"
         )
 
     def _recount(self, lane: bytes) -> Operation[bytes | None]:

@@ -8,6 +8,7 @@ from typing import cast
 from rota import scripts
 from rota.doctor.findings import Finding, FindingKind
 from rota.keys import Keys
+from rota.names import text_of
 from rota.scripting import Operation, Reply, Tail
 
 PAGE = 100
@@ -78,7 +79,9 @@ class Pages:
     def _note(self, rows: Sequence[Reply]) -> None:
         for kind, subject, what, mended, *_ in rows:
             self.note(
-                Finding(cast(FindingKind, kind.decode()), shown(subject), shown(what), mended == 1)
+                Finding(
+                    cast(FindingKind, kind.decode()), text_of(subject), text_of(what), mended == 1
+                )
             )
 
     def note(self, finding: Finding) -> None:
@@ -101,10 +104,6 @@ class Pages:
         )
         cursor[0] = after.decode()
         return list(zip(names, types, lives, strict=True))
-
-
-def shown(text: bytes) -> str:
-    return text.decode(errors="backslashreplace")
 
 
 def _batches(names: Iterable[bytes]) -> Iterator[list[bytes]]:

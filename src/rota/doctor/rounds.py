@@ -9,10 +9,11 @@ from dataclasses import replace
 from rota.doctor.catalogue import Kept, fixed_keys, keeping_of, key_text, parts_of
 from rota.doctor.counts import Counts
 from rota.doctor.findings import Finding, Report
-from rota.doctor.pages import Pages, shown
+from rota.doctor.pages import Pages
 from rota.doctor.server import Server
 from rota.errors import QueueBroken
 from rota.keys import Keys, is_known
+from rota.names import text_of
 from rota.scripting import Operation
 
 ROUNDS = 4
@@ -153,7 +154,7 @@ class _Round:
             known = None
         if known:
             return known
-        self.pages.note(Finding("key", shown(name), "is no key of a queue"))
+        self.pages.note(Finding("key", text_of(name), "is no key of a queue"))
         return None
 
     # ── checks, in order ────────────────────────────────────────────────────────────────────

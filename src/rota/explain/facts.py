@@ -3,7 +3,11 @@ them: instants in Unix milliseconds, None for what does not hold."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
+
+from rota.names import text_of
 
 
 class QueueFacts(msgspec.Struct, frozen=True):
@@ -133,5 +137,21 @@ class Holder(msgspec.Struct, frozen=True):
     since: float | None = None
 
 
-read_lane = msgspec.msgpack.Decoder(LaneAnswer, strict=False).decode
-read_job = msgspec.msgpack.Decoder(JobAnswer, strict=False).decode
+def read_lane(reply: bytes) -> LaneAnswer:
+    return msgspec.convert(_read(_unpack(reply)), LaneAnswer, strict=False)
+
+
+def read_job(reply: bytes) -> JobAnswer:
+    return msgspec.convert(_read(_unpack(reply)), JobAnswer, strict=False)
+
+
+_unpack = msgspec.msgpack.Decoder().decode
+
+
+def _read(fact: Any) -> Any:
+    """Texts come as the characters of their bytes' numbers: see `spelled` in lua/lib/explain."""
+    if isinstance(fact, str):
+        return text_of(fact.encode("latin-1"))
+    if isinstance(fact, dict):
+        return {name: _read(value) for name, value in fact.items()}
+    return [_read(value) for value in fact] if isinstance(fact, list) else fact

@@ -9,6 +9,7 @@ import msgspec
 from rota import scripts
 from rota.explain.facts import ConsumerFacts, Holder
 from rota.keys import Keys
+from rota.names import text_of
 from rota.scripting import Operation, Packed, together
 
 LOOKED_AT = 1000
@@ -32,7 +33,7 @@ def find_holder(keys: Keys, id: str) -> Operation[ConsumerFacts | None]:
         after, found = yield from scripts.holder_page(keys, id=id, cursor=cursor, limit=LOOKED_AT)
         for consumer, name, lease in found:
             return ConsumerFacts(
-                consumer.decode(), name.decode(), None if lease < 0 else float(lease)
+                text_of(consumer), text_of(name), None if lease < 0 else float(lease)
             )
         cursor = after.decode()
         if cursor == "0":
@@ -45,7 +46,7 @@ def holders_of(keys: Keys, lane: str, permits: int) -> Operation[list[Holder]]:
     wanted, cursor = min(permits, MOST_HOLDERS), "0"
     while True:
         _, after, rows = yield from scripts.consumers_page(keys, cursor=cursor, limit=LISTED)
-        busy = [(id.decode(), name.decode()) for id, _, name, held, _ in rows if held > 0]
+        busy = [(text_of(id), text_of(name)) for id, _, name, held, _ in rows if held > 0]
         for start in range(0, len(busy), AT_ONCE):
             if len(found) < wanted:
                 found += yield from _held_by(keys, lane, busy[start : start + AT_ONCE], wanted)
@@ -83,7 +84,7 @@ def _entries(consumer: str, name: str, held: Sequence[Held]) -> list[Holder]:
         length, _, rest = home.partition(b":")
         is_sequence = len(rest) > int(length)
         entries.setdefault(home if is_sequence else b"!" + id, []).append(
-            (float(score), id.decode())
+            (float(score), text_of(id))
         )
     return [
         Holder(job=min(jobs)[1], task="", consumer=consumer, name=name, behind=len(jobs) - 1)

@@ -32,6 +32,8 @@ def job_reasons(
 
 def _waiting(words: Words, answer: JobAnswer, job: JobFacts) -> Iterator[Reason]:
     sequence, lane, ring = answer.sequence, answer.lane, answer.ring
+    if lane is None:
+        yield _unreadable(words, job)
     if sequence is not None:
         if sequence.waits_for == job.id and sequence.waits_until is not None:
             yield _delayed(words, job, sequence.waits_until)
@@ -40,6 +42,16 @@ def _waiting(words: Words, answer: JobAnswer, job: JobFacts) -> Iterator[Reason]
             yield behind_waiting(sequence, job.place)
     if lane is not None and ring is not None:
         yield turn_reason(words, answer.queue, lane, ring)
+
+
+def _unreadable(words: Words, job: JobFacts) -> Reason:
+    return Reason(
+        "damaged",
+        "Its record is broken: it tells no lane, so where it waits cannot be told.",
+        "Its turn, at which it goes to the dead with its bytes; "
+        f"or {words.command('doctor', '--repair')}",
+        detail={"task": job.task},
+    )
 
 
 def _dead(words: Words, answer: JobAnswer, job: JobFacts) -> Reason:

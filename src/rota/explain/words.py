@@ -10,6 +10,7 @@ from typing import Any
 from rota.explain.facts import ConsumerFacts
 from rota.failure import headline
 from rota.model import read_note
+from rota.names import visible
 from rota.timing import duration
 
 
@@ -39,7 +40,7 @@ class Words:
         by, at = note.get("by"), note.get("at")
         reason = plain(note.get("reason") or "") or headline_of(note.get("error") or "")
         said = f" by {plain(by)}" if by else ""
-        if isinstance(at, int | float):
+        if at is not None:
             said += f" since {self.moment(at)}"
         return f"{said} ({reason})" if reason else said
 
@@ -91,8 +92,7 @@ def note_of(text: str | None) -> dict[str, Any]:
 
 def plain(text: object) -> str:
     """Foreign text on one line, without anything a terminal might obey."""
-    printable = "".join(char if char.isprintable() else " " for char in str(text))
-    return " ".join(printable.split())
+    return visible(" ".join(str(text).split()))
 
 
 def headline_of(error: object) -> str:

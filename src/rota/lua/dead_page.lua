@@ -17,8 +17,8 @@ for i = 1, #page, 2 do
       id,
       tonumber(page[i + 1]),
       read_bytes(id, -1),
-      tonumber(redis.call('HGET', k_attempts, id) or 0),
-      tonumber(redis.call('HGET', k_deaths, id) or 0),
+      count_of(k_attempts, id),
+      count_of(k_deaths, id),
       redis.call('HGET', k_errors, id) or '',
     }
   end

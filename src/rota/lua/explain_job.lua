@@ -1,26 +1,28 @@
 #!lua flags=no-writes
--- include: clock lists attempt record sequence_name holding limits available consumer_name explain
+-- include: clock lists attempt record sequence_name holding limits available consumer_name jobs_held
+-- include: explain
 -- args: id
 -- resend: yes
 -- What an explanation of a job is made of, at one moment.
 -- Reply: a msgpack map {queue, job, lane, sequence, ring}: see lib/explain; no job where there is
--- none; no lane where its record cannot be read; a running job's consumer only where its sequence
+-- none; no lane where its record cannot be read (it waits where no consumer holds it); a running job's consumer only where its sequence
 -- tells it.
 local facts = { queue = queue_facts() }
 if redis.call('EXISTS', k_job(id)) == 0 then
-  return cmsgpack.pack(facts)
+  return packed(facts)
 end
 
-local prefix, header = read_head(id)
+local prefix, said = read_head(id)
+local _, header = read_whole(id)
 header = header or {}
 local lane = header.lane
 local key = lane and (is_ordered(lane) and '' or header.key) or nil
 local job = {
   id = id,
-  task = header.task,
+  task = text_in(said, 'task'),
   key = header.key,
-  attempts = tonumber(redis.call('HGET', k_attempts, id) or 0),
-  deaths = tonumber(redis.call('HGET', k_deaths, id) or 0),
+  attempts = count_of(k_attempts, id),
+  deaths = count_of(k_deaths, id),
   note = redis.call('HGET', k_errors, id) or '',
   cancelled = redis.call('HGET', k_cancels, id) or nil,
   dead_since = score_of(k_dead, id),
@@ -39,7 +41,7 @@ local function state()
     return 'dead'
   elseif job.due then
     return 'delayed'
-  elseif job.place or (job.rank and not key) then
+  elseif job.place or (job.rank and not key) or not (lane or is_in_hands(id)) then
     return 'waiting'
   end
   return 'running'
@@ -56,4 +58,4 @@ if job.state == 'running' and facts.sequence and facts.sequence.consumer then
 elseif job.state == 'waiting' and job.rank then
   facts.ring = ring_facts(lane, job.rank + (job.place or 0))
 end
-return cmsgpack.pack(facts)
+return packed(facts)

@@ -11,4 +11,4 @@ if facts.lane.pending == 0 then
     facts.sequences[i] = sequence_facts(lane, key)
   end
 end
-return cmsgpack.pack(facts)
+return packed(facts)

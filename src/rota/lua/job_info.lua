@@ -1,14 +1,16 @@
 #!lua flags=no-writes
--- include: clock record sequence_name
+-- include: clock record sequence_name jobs_held
 -- args: id
 -- resend: yes
--- Where a job stands. state: waiting · delayed · running · dead · none (no such job)
+-- Where a job stands. state: waiting · delayed · running · dead · none (no such job). One whose record
+-- cannot be read waits where no consumer holds it.
 -- Reply: now, state, record, attempts, deaths, error, due (Unix ms a delayed or dead job's time)
 local record = redis.call('GET', k_job(id))
 if not record then
   return { now, 'none', '', 0, 0, '', 0 }
 end
-local prefix, header = read_head(id)
+local prefix = read_prefix(id)
+local _, header = read_whole(id)
 local function place()
   local dead = redis.call('ZSCORE', k_dead, id)
   if dead then
@@ -19,7 +21,7 @@ local function place()
     return 'delayed', tonumber(due)
   end
   if not header then
-    return 'running', 0
+    return is_in_hands(id) and 'running' or 'waiting', 0
   end
   local lane = header.lane
   local key = is_ordered(lane) and '' or header.key
@@ -31,8 +33,8 @@ return {
   now,
   state,
   record,
-  tonumber(redis.call('HGET', k_attempts, id) or 0),
-  tonumber(redis.call('HGET', k_deaths, id) or 0),
+  count_of(k_attempts, id),
+  count_of(k_deaths, id),
   redis.call('HGET', k_errors, id) or '',
   due,
 }

@@ -22,7 +22,7 @@ local function is_full()
 end
 
 local function add(name_lane, key)
-  local row = sequence_row(name_lane, key)
+  local row = name_lane and sequence_row(name_lane, key)
   rows[#rows + 1] = row or nil
 end
 

@@ -7,6 +7,6 @@
 local tasks = {}
 for i, id in ipairs(ids) do
   local _, header = read_head(id)
-  tasks[i] = header and header.task or ''
+  tasks[i] = text_in(header, 'task') or ''
 end
 return tasks

@@ -16,8 +16,8 @@ from rota.store.limits import note
 PAGE = 200
 CONSUMERS_PAGE = 100
 HELD_PAGE = 500
-MOVE_START = "waiting -inf "
-PRIORITY_START = "delayed 0"
+MOVE_START = b"waiting -inf "
+PRIORITY_START = b"delayed 0"
 PRIORITY_SWEEPS = 10
 """Sequences that go and come meanwhile may be missed by a sweep, not by one that finds none."""
 
@@ -120,7 +120,7 @@ class Bulk:
             )
             cursor = after.decode()
             asked += yield from self._ask(
-                [(row[0].decode(), "0") for row in rows if row[3]], lane, by
+                [(names.text_of(row[0]), "0") for row in rows if row[3]], lane, by
             )
             if cursor == "0":
                 return asked

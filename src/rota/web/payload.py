@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from rota.failure import headline
+from rota.names import text_of
 
 logger = logging.getLogger("rota.web")
 
@@ -46,11 +47,7 @@ def _set_out(payload: bytes) -> str:
     try:
         return msgspec.json.format(payload, indent=2).decode()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _as_text(payload)
-
-
-def _as_text(payload: bytes) -> str:
-    return payload.decode("utf-8", "backslashreplace")
+        return text_of(payload)
 
 
 def _redacted(task: str, payload: bytes, redact: Redact) -> str:
@@ -59,7 +56,7 @@ def _redacted(task: str, payload: bytes, redact: Redact) -> str:
         try:
             arguments: Any = json.loads(payload)
         except (ValueError, RecursionError):
-            arguments = _as_text(payload)
+            arguments = text_of(payload)
         given = redact(task, arguments)
         if isinstance(given, str) and isinstance(arguments, str):
             return given

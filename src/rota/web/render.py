@@ -1,4 +1,8 @@
-"""Templates: everything is escaped, numbers are exact, times are readable and precise."""
+"""Templates: everything is escaped, what is not printable is shown, numbers are exact, times are
+readable and precise.
+
+A value that comes back with a form is written `{{ value | e }}`: it is not shown, but meant.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from rota.names import visible
 from rota.timing import duration
 from rota.web.payload import one_line
 
@@ -21,6 +26,7 @@ def environment() -> Environment:
     made = Environment(
         loader=PackageLoader("rota.web"),
         autoescape=True,
+        finalize=_shown,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -40,6 +46,13 @@ def environment() -> Environment:
 
 def render(template: str, context: dict[str, Any]) -> str:
     return environment().get_template(template).render(context)
+
+
+def _shown(value: Any) -> Any:
+    """What a template puts on a page; what is `Markup` went through here, or is meant as it is."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return visible(value, keep="\n\t")
+    return value
 
 
 def number(value: int | None) -> str:

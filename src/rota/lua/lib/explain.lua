@@ -7,6 +7,25 @@ local function score_of(key, member)
   return tonumber(redis.call('ZSCORE', key, member) or nil)
 end
 
+-- The facts, packed. Readers of msgpack take no text that is not UTF-8, and a stored one may be any bytes: each
+-- byte goes as the character of its number.
+local function spelled(fact)
+  if type(fact) == 'string' then
+    return (fact:gsub('[\128-\255]', function(byte)
+      return string.char(192 + math.floor(byte:byte() / 64), 128 + byte:byte() % 64)
+    end))
+  elseif type(fact) == 'table' then
+    for name, value in pairs(fact) do
+      fact[name] = spelled(value)
+    end
+  end
+  return fact
+end
+
+local function packed(facts)
+  return cmsgpack.pack(spelled(facts))
+end
+
 local function queue_facts()
   local set = redis.call('HMGET', k_config, 'paused', 'ceiling', 'sweep')
   return {

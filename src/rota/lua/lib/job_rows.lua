@@ -26,8 +26,8 @@ local function look_at_job(id, lane, task, time, worker)
     job_rows[#job_rows + 1] = {
       id,
       record,
-      tonumber(redis.call('HGET', k_attempts, id) or 0),
-      tonumber(redis.call('HGET', k_deaths, id) or 0),
+      count_of(k_attempts, id),
+      count_of(k_deaths, id),
       redis.call('HGET', k_errors, id) or '',
       time,
       worker,

@@ -59,6 +59,17 @@ local function read_head(id)
   return parse_prefix(text), nil
 end
 
+-- What a header says, where that is a text.
+local function text_in(header, field)
+  local value = header and header[field]
+  return type(value) == 'string' and value or nil
+end
+
+-- What is counted of a job; 0 where that is no number.
+local function count_of(key, id)
+  return tonumber(redis.call('HGET', key, id) or nil) or 0
+end
+
 -- Prefix and header of a record from which the job's place can be told; nil where it cannot.
 local function read_whole(id)
   local prefix, header = read_head(id)

@@ -7,7 +7,7 @@ from typing import Any
 
 from rota import names
 from rota.errors import ConfigError
-from rota.names import shown
+from rota.names import shown, visible
 from rota.web.looks import LaneRow, Slice, Snapshot
 from rota.web.view import View
 from rota.web.watch import ORDERS
@@ -121,7 +121,7 @@ def series(slices: Sequence[Slice]) -> dict[str, Any] | None:
     ]
     return {
         "times": [round(one.at, 1) for one in slices],
-        "names": [*top, "others"],
+        "names": [*map(visible, top), "others"],
         "parts": [[round(part, 4) for part in line] for line in (*parts, rest)],
     }
 
