@@ -352,6 +352,66 @@ def test_the_double_hour_keeps_its_instant(fold: int) -> None:
         assert moment.timestamp() == DOUBLE_HOUR.replace(fold=fold).timestamp()
 
 
+class Moments(pydantic.BaseModel, extra="allow"):
+    at: datetime
+    site: pydantic.HttpUrl | None = None
+    more: list[datetime | pydantic.HttpUrl] = []
+    by_name: dict[str, Model] = {}
+    _note: str = "default"
+
+
+@dataclass(frozen=True)
+class Moment:
+    at: datetime
+
+
+class Then(pydantic.RootModel[datetime]): ...
+
+
+SITE = pydantic.HttpUrl("http://a.test/")
+HOLDING: list[tuple[Any, Callable[[datetime], object], Callable[[Any], datetime]]] = [
+    (Model, lambda at: Model(at=at), lambda back: back.at),
+    (Then, Then, lambda back: back.root),
+    (list[Model], lambda at: [Model(at=at)], lambda back: back[0].at),
+    (dict[str, Model], lambda at: {"a": Model(at=at)}, lambda back: back["a"].at),
+    (Moments, lambda at: Moments(at=at, site=SITE, more=[at, SITE]), lambda back: back.more[0]),
+    (
+        Moments,
+        lambda at: Moments(at=at, by_name={"a": Model(at=at)}),
+        lambda back: back.by_name["a"].at,
+    ),
+    (Moment, Moment, lambda back: back.at),
+    (set[datetime], lambda at: {at, DOUBLE_HOUR.replace(year=2025)}, max),
+    (frozenset[Moment], lambda at: frozenset({Moment(at)}), lambda back: next(iter(back)).at),
+    (dict[datetime, int], lambda at: {at: 1}, lambda back: next(iter(back))),
+    (set[tuple[datetime, int]], lambda at: {(at, 1)}, lambda back: next(iter(back))[0]),
+]
+
+
+@pytest.mark.parametrize("moment", [DOUBLE_HOUR, DOUBLE_HOUR.replace(month=3, day=8, hour=2)])
+@pytest.mark.parametrize("fold", [0, 1])
+@pytest.mark.parametrize(("annotation", "make", "read"), HOLDING)
+def test_an_hour_that_comes_twice_or_never_keeps_its_instant_wherever_it_stands(
+    annotation: Any,
+    make: Callable[[datetime], object],
+    read: Callable[[Any], datetime],
+    fold: int,
+    moment: datetime,
+) -> None:
+    given = moment.replace(fold=fold)
+    back = round_trip(takes(annotation), make(given))["value"]
+    assert read(back).timestamp() == given.timestamp()
+
+
+def test_a_model_comes_back_whole_or_not_at_all() -> None:
+    noted = Moments(at=DOUBLE_HOUR)
+    noted._note = "does not travel"
+    local = Moments(at=DOUBLE_HOUR, seen=DOUBLE_HOUR)  # type: ignore[call-arg]  # comes back as text
+    for value in (noted, local, {noted.at, DOUBLE_HOUR.replace(fold=1)}):
+        with pytest.raises(PayloadError, match="comes back as|expected"):
+            takes(Moments).encode((value,), {})
+
+
 def test_objects_without_equality_are_compared_by_their_fields() -> None:
     back = round_trip(takes(NoEquality), NoEquality(1, Point(2, 3)))["value"]
     assert isinstance(back, NoEquality)
