@@ -24,7 +24,15 @@ from msgspec import UNSET, Raw
 
 from rota.errors import ConfigError, PayloadError
 from rota.names import shown
-from rota.signature import VARIADIC, hint_of, inner_function, names_of, outline, read_signature
+from rota.signature import (
+    VARIADIC,
+    decoration,
+    hint_of,
+    inner_function,
+    names_of,
+    outline,
+    read_signature,
+)
 from rota.travel import (
     ENCODER,
     MAX_DEPTH,
@@ -45,15 +53,16 @@ class Codec:
     """Encodes and decodes the arguments of one function.
 
     Takes plain and coroutine functions, bound methods and `functools.partial` of these, with
-    any kinds of parameters. Classes, other callables and generator functions are refused, as
-    are annotations that do not resolve or that cannot be represented: `ConfigError`, naming
-    the parameter.
+    any kinds of parameters. Methods without their object, classes, other callables and generator
+    functions are refused, as are annotations that do not resolve or that cannot be represented:
+    `ConfigError`, naming the parameter.
     """
 
     __slots__ = (
         "_all_count",
         "_decoder",
         "_decoders",
+        "_decoration",
         "_every",
         "_has_optional",
         "_hints",
@@ -89,10 +98,8 @@ class Codec:
         self._var_positional = next(iter(names_of(self._signature, VARIADIC[0])), None)
         self._var_keyword = next(iter(names_of(self._signature, VARIADIC[1])), None)
         self._hints = {p.name: hint_of(p, inner, self.name) for p in given}
-        self._decoders = {
-            name: decoder_of(hint, f"task {self.name}, parameter {name}")
-            for name, hint in self._hints.items()
-        }
+        self._decoration = decoration(function)
+        self._decoders = {name: self._decoder_of(name) for name in self._hints}
         self._has_optional = len(self._required) < len(self._hints)
         self._decoder = msgspec.json.Decoder(self._struct(), dec_hook=decode_model)
         # How many arguments a call has that passes all parameters by position, where one can.
@@ -107,7 +114,12 @@ class Codec:
             payload = self._encode_every(args)
             if payload is not None:
                 return payload
-        return self.encode_bound(self.bind(args, kwargs))
+        try:
+            return self.encode_bound(self.bind(args, kwargs))
+        except PayloadError as exc:
+            if not self._decoration:
+                raise
+            raise PayloadError(f"{exc}{self._decoration}") from None
 
     def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         """The arguments passed, by parameter; defaults are left out."""
@@ -187,6 +199,12 @@ class Codec:
 
     def _default(self, name: str) -> object:
         return self._signature.parameters[name].default
+
+    def _decoder_of(self, name: str) -> msgspec.json.Decoder[Any]:
+        try:
+            return decoder_of(self._hints[name], f"task {self.name}, parameter {name}")
+        except ConfigError as exc:
+            raise ConfigError(f"{exc}{self._decoration}") from exc.__cause__
 
     def _struct(self) -> type[msgspec.Struct]:
         fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [

@@ -27,6 +27,7 @@ from rota.model import ConsumerInfo, Enqueued, Job, JobState, LaneInfo, LaneOrde
 from rota.names import shown
 from rota.scripting import LIBRARY, Library
 from rota.shares import ShareOrder, Shares
+from rota.signature import inner_function
 from rota.station import Station
 from rota.store import OnFull, check_on_full, chunks, next_chunk
 from rota.sync import SyncQueue
@@ -136,8 +137,9 @@ class Queue:
     def _register(
         self, function: Callable[..., Any], name: str | None, policy: TaskPolicy
     ) -> AnyTask:
-        if not callable(function):
-            raise ConfigError(f"task: expected a function (@queue.task), given {shown(function)}")
+        if isinstance(function, staticmethod):
+            function = function.__func__
+        inner_function(function)
         given = getattr(function, "__name__", "<none>") if name is None else name
         if name is None and given in ("<lambda>", "<none>"):
             raise ConfigError(

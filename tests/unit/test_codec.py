@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+import rota
 from rota.codec import Codec, encode_plain
 from rota.errors import ConfigError, PayloadError
 from rota.names import shown
@@ -745,6 +746,75 @@ async def yields_too(n: int):  # type: ignore[no-untyped-def]
 def test_what_is_no_function_is_refused(thing: Any) -> None:
     with pytest.raises(ConfigError, match="from a function|generator function"):
         Codec(thing)
+
+
+def injecting(function: Callable[..., object]) -> Callable[..., object]:
+    @functools.wraps(function)
+    def wrapper(*args: object, **kwargs: object) -> object:
+        return function("session", *args, **kwargs)
+
+    return wrapper
+
+
+def injecting_by_name(function: Callable[..., object]) -> Callable[..., object]:
+    @functools.wraps(function)
+    def wrapper(tenant: str, cents: int = 0) -> object:
+        return function("session", tenant, cents)
+
+    return wrapper
+
+
+def with_session(session: Any, tenant: str, cents: int = 0) -> object:
+    return session, tenant, cents
+
+
+def with_service(service: Service, tenant: str) -> None: ...
+
+
+def test_a_decorator_that_fills_in_an_argument_is_named_with_the_way_out() -> None:
+    way_out = r"under its decorator \(functools.wraps\).*wrapper.__signature__ = "
+    with pytest.raises(ConfigError, match=f"unexpected keyword argument 'session'.*{way_out}"):
+        Codec(injecting_by_name(with_session))
+    with pytest.raises(ConfigError, match=f"parameter service: expected an annotation.*{way_out}"):
+        Codec(injecting(with_service))
+    codec = Codec(injecting(with_session))
+    for args, kwargs in [(("t7", 5), {}), ((), {"tenant": "t7"})]:
+        with pytest.raises(PayloadError, match=way_out):
+            codec.encode(args, kwargs)
+
+    said = injecting(with_service)
+    tenant = inspect.Parameter("tenant", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="str")
+    said.__signature__ = inspect.Signature([tenant])  # type: ignore[attr-defined]
+    assert round_trip(Codec(said), "t7") == {"tenant": "t7"}
+    with pytest.raises(PayloadError) as caught:
+        Codec(said).encode((), {})
+    assert "decorator" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("thing", "way_out"),
+    [
+        (Service.handle, r"method cannot be a task.*function of the module.*the_object.handle"),
+        (vars(Service)["make"], r"a classmethod: .*queue.task\(TheClass.make\)"),
+        (Service(), "function of the module that calls it"),
+        (Service, "a class: make it a function"),
+        (functools.partial(len), "function of the module that calls it"),
+    ],
+)
+def test_what_is_no_function_is_told_what_to_be_instead(thing: Any, way_out: str) -> None:
+    with pytest.raises(ConfigError, match=way_out):
+        rota.Queue("orders").task(name="task")(thing)
+
+
+def test_a_static_method_is_a_function() -> None:
+    class Home:
+        @staticmethod
+        async def work(n: int) -> int:
+            return n
+
+    task = rota.Queue("orders").task(vars(Home)["work"])
+    assert task.is_async
+    assert round_trip(task.codec, 5) == {"n": 5}
 
 
 @pytest.mark.parametrize(
