@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import queue as queue_module
 import re
 import subprocess
 from pathlib import Path
@@ -75,6 +76,26 @@ def test_the_name_of_a_file_is_no_module(here: Here, rota: Programs) -> None:
         code, out, err = here(*command, "app.py:queue")
         assert (code, out) == (2, "")
         assert err.endswith("did you mean app:queue?\n")
+
+
+@pytest.mark.parametrize("name", ["queue.py", "queue/__init__.py"])
+def test_a_file_named_like_a_module_that_is_imported_already(
+    here: Here, rota: Programs, name: str
+) -> None:
+    mine = rota.folder / name
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("import rota\nqueue = rota.Queue('mine')\n")
+    for words in (("worker",), ("lane", "ls")):
+        for target in ("queue:queue", "queue:Queue", "queue.tasks:queue"):
+            code, out, err = here(*words, target)
+            assert (code, out) == (2, "")
+            assert queue_module.__file__ in err
+            assert f"{mine} was not imported, for its name is the standard library's" in err
+            assert "rename it" in err
+    mine.unlink()
+    code, out, err = here("lane", "ls", "queue:queue")
+    assert queue_module.__file__ in err
+    assert "rename" not in err
 
 
 def test_a_module_that_exits_is_one_that_fails(here: Here, rota: Programs) -> None:

@@ -48,7 +48,9 @@ def import_queue(text: str, url: str | None) -> Queue:
     queue = _attribute(module, path)
     if not isinstance(queue, Queue):
         kind = type(queue).__name__
-        raise ConfigError(f"{text} is a {kind}, expected a rota.Queue{_queues_of(module)}")
+        raise ConfigError(
+            f"{text} is a {kind}, expected a rota.Queue{_queues_of(module)}{_mistaken(module)}"
+        )
     if url is not None:
         _use(queue, url)
     return queue
@@ -76,6 +78,7 @@ def _import(name: str) -> ModuleType:
             raise ConfigError(
                 f"module {missing!r} not found, looked for in {here} and the Python path"
                 + (f" (for {name!r})" if missing != name else "")
+                + _mistaken(sys.modules.get(missing.partition(".")[0]))
             ) from None
         raise ConfigError(
             f"module {name!r} needs module {missing!r}, which is not installed{_place(error)}"
@@ -94,7 +97,7 @@ def _attribute(module: ModuleType, path: str) -> object:
         except AttributeError:
             raise ConfigError(
                 f"module {module.__name__!r} was found, but it has no attribute {path!r}"
-                f"{_queues_of(module)}"
+                f"{_queues_of(module)}{_mistaken(module)}"
             ) from None
     return found
 
@@ -102,6 +105,23 @@ def _attribute(module: ModuleType, path: str) -> object:
 def _queues_of(module: ModuleType) -> str:
     names = [name for name, value in vars(module).items() if isinstance(value, Queue)]
     return f"; its queues: {', '.join(names)}" if names else ""
+
+
+def _mistaken(module: ModuleType | None) -> str:
+    """The file that was imported, where it is none of here, and the one that perhaps was meant."""
+    if module is None:
+        return ""
+    here, file = os.getcwd(), getattr(module, "__file__", None)
+    if file is not None and os.path.realpath(file).startswith(os.path.realpath(here) + os.sep):
+        return ""
+    said = f" (imported from {file})" if file is not None else ""
+    stem = os.path.join(here, *module.__name__.split("."))
+    for meant in (f"{stem}.py", os.path.join(stem, "__init__.py")):
+        if os.path.exists(meant):
+            known = module.__name__.partition(".")[0] in sys.stdlib_module_names
+            whose = "the standard library's" if known else "that of another module"
+            said += f"; {meant} was not imported, for its name is {whose}: rename it"
+    return said
 
 
 def _outside_importlib(error: BaseException) -> TracebackType | None:
