@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import fields
 from datetime import datetime, timedelta
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, Never, ParamSpec, TypeVar, overload
 
 from rota import config, names, tracing
 from rota.census import Census
@@ -15,7 +15,7 @@ from rota.config import Durable
 from rota.consumer import Consumer
 from rota.dead_jobs import DeadJobs
 from rota.doctor import Report
-from rota.errors import ConfigError, UnknownTask
+from rota.errors import ConfigError, Guide, UnknownTask
 from rota.job import JobHandle
 from rota.jobspec import Charge, JobSpec, OnDead
 from rota.keys import DEFAULT_PREFIX, Keys
@@ -30,7 +30,7 @@ from rota.shares import ShareOrder, Shares
 from rota.signature import inner_function
 from rota.station import Station
 from rota.store import OnFull, check_on_full, chunks, next_chunk
-from rota.sync import SyncQueue
+from rota.sync import CALLED_HERE, SyncQueue
 from rota.task import AnyTask, Task, TaskHome, TaskPolicy
 from rota.timing import Backoff, BackoffRule, seconds
 
@@ -39,7 +39,7 @@ R = TypeVar("R")
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 
 
-class Queue:
+class Queue(Guide):
     """A named set of lanes on one server.
 
     `url`: the server (see `rota.connection.target`); None takes ROTA_URL at the first use, else
@@ -54,6 +54,8 @@ class Queue:
 
     The end of an `async with queue:` closes its connections, as `close` does.
     """
+
+    _called_here = CALLED_HERE
 
     def __init__(
         self,
@@ -183,10 +185,13 @@ class Queue:
 
     # ── enqueueing ──────────────────────────────────────────────────────────────────────────
 
-    async def enqueue(self, spec: JobSpec, *, durable: Durable | None = None) -> Enqueued:
+    async def enqueue(
+        self, spec: JobSpec, *call: Never, durable: Durable | None = None, **options: Never
+    ) -> Enqueued:
         """Stores one job; raises LaneFull where its lane's backlog limit refuses it, LaneBroken
-        where a key of its lane is damaged."""
-        self._home.check_spec(spec)
+        where a key of its lane is damaged. A task with its arguments is a ConfigError: see
+        `task.enqueue`."""
+        self._home.check_call(spec, call, options)
         durable = config.durable(durable) or self._home.durable
         with tracing.sending(self.name, spec) as traced:
             if durable is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Never
 
 from rota import config, names, tracing
 from rota.census import Census
@@ -12,6 +12,7 @@ from rota.config import Durable
 from rota.dead_jobs import SyncDeadJobs
 from rota.deliveries import Decode
 from rota.doctor import Report
+from rota.errors import Guide
 from rota.job import SyncJobHandle
 from rota.jobspec import JobSpec
 from rota.lane import SyncLane
@@ -25,12 +26,28 @@ from rota.sync_consumer import SyncConsumer
 from rota.task import TaskHome
 from rota.timing import seconds
 
+CALLED_HERE = {
+    "delay send send_task add push put put_nowait publish defer submit enqueue_job enqueue_call": (
+        "await task.enqueue(…), or without an event loop task.sync.enqueue(…)"
+    ),
+    "enqueue_in enqueue_at enqueue_after schedule apply_async": (
+        "await task.options(lane=…, delay=…).enqueue(…), or .sync.enqueue(…) of it"
+    ),
+    "actor register register_task add_task job_type": "@queue.task, above the function",
+    "run work worker start run_worker start_worker process": (
+        "await rota.Worker(queue).run(), or the command rota worker module:queue"
+    ),
+}
+"""What others call what a queue does."""
 
-class SyncQueue:
+
+class SyncQueue(Guide):
     """The blocking twin of `Queue`; what each verb does is said there.
 
     The end of a `with queue.sync:` closes the connections of blocking callers, as `close` does.
     """
+
+    _called_here = CALLED_HERE
 
     def __init__(self, home: TaskHome, station: Station, decode: Decode) -> None:
         self._home = home
@@ -38,8 +55,10 @@ class SyncQueue:
         self._station = station
         self._decode = decode
 
-    def enqueue(self, spec: JobSpec, *, durable: Durable | None = None) -> Enqueued:
-        self._home.check_spec(spec)
+    def enqueue(
+        self, spec: JobSpec, *call: Never, durable: Durable | None = None, **options: Never
+    ) -> Enqueued:
+        self._home.check_call(spec, call, options)
         durable = config.durable(durable) or self._home.durable
         with tracing.sending(self._link.keys.queue, spec) as traced:
             return self._link.run_sync(self._link.store.enqueue_one(traced, durable=durable))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -15,7 +15,7 @@ import msgspec
 from rota import config, names, tracing
 from rota.codec import Codec
 from rota.config import Durable
-from rota.errors import ConfigError, PayloadError
+from rota.errors import ConfigError, Guide, PayloadError
 from rota.jobspec import (
     DEFAULT_LANE,
     DEFAULT_MAX_ATTEMPTS,
@@ -137,10 +137,23 @@ class TaskHome:
 
     def check_spec(self, spec: JobSpec) -> JobSpec:
         if not isinstance(spec, JobSpec):
-            raise ConfigError(f"expected a rota.JobSpec (task.spec(…)), given {shown(spec)}")
+            raise ConfigError(
+                f"expected a rota.JobSpec (task.spec(…)), given {shown(spec)}; "
+                "a job is enqueued by its task, too: await task.enqueue(…)"
+            )
         check_size(spec.payload, self.max_payload)
         self.check_lane(spec.task, spec.lane)
         return spec
+
+    def check_call(self, spec: JobSpec, args: Sequence[object], kwargs: Iterable[str]) -> None:
+        """Of a queue's `enqueue`, which takes one spec; others take the task and its arguments."""
+        self.check_spec(spec)
+        if args or kwargs:
+            also = ", ".join([*map(shown, args), *kwargs])
+            raise ConfigError(
+                f"expected one rota.JobSpec, given also {also}: what a job is and how it is "
+                "enqueued is said before, task.options(…).spec(…)"
+            )
 
     def check_lane(self, task: str, lane: str) -> None:
         """Where a lane is required, the default one counts as none."""
@@ -148,8 +161,23 @@ class TaskHome:
             raise ConfigError(f"task {task}: this queue requires a lane other than {lane!r}")
 
 
-class Enqueuer(Generic[P]):
+_CALLED_HERE = {
+    "delay send kiq defer defer_async submit push publish dispatch perform_async enqueue_job": (
+        "await task.enqueue(…), or without an event loop task.sync.enqueue(…)"
+    ),
+    "apply_async enqueue_in enqueue_at schedule send_with_options kicker configure using": (
+        "await task.options(lane=…, delay=…).enqueue(…), or .sync.enqueue(…) of it"
+    ),
+    "s si signature subtask message message_with_options": "task.spec(…), for queue.enqueue_many",
+    "map starmap chunks abatch": "await queue.enqueue_many(task.spec(x) for x in …)",
+    "apply call call_local run_local": "task(…): a task called runs its function, without a queue",
+}
+
+
+class Enqueuer(Guide, Generic[P]):
     """Enqueues jobs of one task with given options, typed like its function."""
+
+    _called_here = _CALLED_HERE
 
     def __init__(
         self,
@@ -238,8 +266,10 @@ class Enqueuer(Generic[P]):
         return SyncEnqueuer(self)
 
 
-class SyncEnqueuer(Generic[P]):
+class SyncEnqueuer(Guide, Generic[P]):
     """The blocking twin of an enqueuer."""
+
+    _called_here = _CALLED_HERE
 
     def __init__(self, twin: Enqueuer[P]) -> None:
         self._twin = twin

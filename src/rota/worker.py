@@ -8,9 +8,10 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import ClassVar
 
 from rota import config
-from rota.errors import ConfigError, RotaError
+from rota.errors import ConfigError, Guide, RotaError
 from rota.executor import Executor
 from rota.fetcher import Fetcher
 from rota.health import Check, Health
@@ -48,13 +49,21 @@ class Drained:
     left: int | None
 
 
-class Worker:
+class Worker(Guide):
     """Runs the jobs of queues in `concurrency` slots, which the queues share in rotation.
 
     `await run()` until `stop()`, or with `burst=True` until nothing is claimable and nothing it
     took is in flight; or `async with Worker(queue)` beside an application. Stopping claims
     nothing more, waits up to `grace` seconds for what runs and gives the rest back uncounted.
     """
+
+    _called_here: ClassVar = {
+        "start work main serve run_forever run_async": (
+            "await worker.run(), or async with worker: beside an application"
+        ),
+        "burst run_until_complete run_once join": "await worker.run(burst=True)",
+        "shutdown close aclose terminate cancel kill": "worker.stop()",
+    }
 
     def __init__(
         self,

@@ -33,6 +33,17 @@ async def enqueue() -> None:
     plain(5)  # wrong
 
 
+async def words_of_others() -> None:
+    charge.delay("t7", 1)  # wrong
+    charge.sync.send("t7", 1)  # wrong
+    queue.send_task("charge")  # wrong
+    rota.Worker(queue).start()  # wrong
+    await queue.enqueue(charge, "t7", 1)  # wrong
+    await queue.enqueue(charge.spec("t7", 1), "t7")  # wrong
+    await queue.enqueue(charge.spec("t7", 1), lane="t7")  # wrong
+    queue.sync.enqueue(charge.spec("t7", 1), 1)  # wrong
+
+
 async def options() -> None:
     charge.options(lane=5)  # wrong
     charge.options(priority="high")  # wrong

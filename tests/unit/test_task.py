@@ -6,7 +6,10 @@ import copy
 import functools
 import inspect
 import pickle
+import re
 import typing
+from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -50,6 +53,64 @@ def test_what_a_function_carries_hides_no_verb() -> None:
     task = rota.Queue("orders").task(max_attempts=2)(work)
     assert callable(task.enqueue)
     assert (task.name, task.policy.max_attempts) == ("work", 2)
+
+
+@pytest.mark.parametrize(
+    ("owner", "names", "ours"),
+    [
+        (charge, ["delay", "send", "kiq", "defer"], "await task.enqueue(…)"),
+        (charge, ["apply_async", "enqueue_in", "enqueue_at"], "task.options(lane=…, delay=…)"),
+        (charge, ["s", "signature", "message"], "task.spec(…)"),
+        (charge, ["map"], "queue.enqueue_many("),
+        (charge, ["apply", "call_local"], "task(…)"),
+        (charge.options(lane="a"), ["delay"], "task.enqueue(…)"),
+        (charge.sync, ["delay", "send"], "task.sync.enqueue(…)"),
+        (queue, ["delay", "send_task", "add", "put"], "await task.enqueue(…)"),
+        (queue, ["enqueue_in", "enqueue_at"], "task.options(lane=…, delay=…)"),
+        (queue.sync, ["add"], "task.sync.enqueue(…)"),
+        (queue, ["actor"], "@queue.task"),
+        (queue, ["worker", "run"], "rota.Worker(queue).run()"),
+        (rota.Worker(queue), ["start", "work"], "await worker.run()"),
+        (rota.Worker(queue), ["shutdown"], "worker.stop()"),
+    ],
+)
+def test_verbs_of_other_libraries_lead_to_ours(owner: object, names: list[str], ours: str) -> None:
+    for name in names:
+        with pytest.raises(AttributeError, match=re.escape(ours)) as caught:
+            getattr(owner, name)
+        assert (caught.value.name, caught.value.obj) == (name, owner)
+        assert not hasattr(owner, name)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'$"):
+        owner.nonsense  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_whoever_asks_for_attributes_finds_those_there_are() -> None:
+    enqueuer = charge.options(lane="a")
+    assert copy.copy(enqueuer).spec("t7").lane == "a"
+    for thing in (charge, enqueuer, queue, queue.sync, rota.Worker(queue)):
+        assert inspect.getmembers(thing)
+        mock.create_autospec(thing)
+        assert not hasattr(thing, "__deepcopy__")
+        assert not hasattr(type(thing).__new__(type(thing)), "delay")
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "said"),
+    [
+        ((charge, "t7"), {}, "task orders.charge>.*await task.enqueue(…)"),
+        ((charge,), {"tenant": "t7"}, "await task.enqueue(…)"),
+        ((add, 1), {}, "await task.enqueue(…)"),
+        (("charge", "t7"), {}, "expected a rota.JobSpec"),
+        ((charge.spec("t7"), "t7"), {}, "given also 't7'.*task.options(…).spec(…)"),
+        ((charge.spec("t7"),), {"lane": "a"}, "given also lane.*task.options(…).spec(…)"),
+    ],
+)
+async def test_a_queue_takes_one_spec(args: Any, kwargs: Any, said: str) -> None:
+    pattern = said.replace("(", r"\(").replace(")", r"\)")
+    with pytest.raises(rota.ConfigError, match=pattern):
+        await queue.enqueue(*args, **kwargs)
+    with pytest.raises(rota.ConfigError, match=pattern):
+        queue.sync.enqueue(*args, **kwargs)
 
 
 def test_a_task_is_pickled_by_its_name() -> None:
