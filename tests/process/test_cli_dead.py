@@ -83,10 +83,10 @@ def test_by_id_by_filter_and_all(rota: Programs, queue: Queue, verb: str) -> Non
     counted = rota("dead", verb, queue.name, "--lane", "l0", "--dry-run")
     assert f"2 would be {word}" in counted.stderr
     assert dead(queue) == {"j2", "j3", "j4", "odd"}
-    filtered = rota("dead", verb, queue.name, "--lane", "l0", "--task", "t2", *yes)
+    filtered = rota("dead", verb, queue.name, "--lane", "l0", "--task", "t2", "--yes")
     assert f"1 {word}" in filtered.stderr
     assert dead(queue) == {"j3", "j4", "odd"}
-    rest = rota("dead", verb, queue.name, "--all", *yes)
+    rest = rota("dead", verb, queue.name, "--all", "--yes")
     assert f"3 {word}" in rest.stderr
     assert dead(queue) == set()
     info = queue.sync.info()
@@ -127,30 +127,47 @@ def test_it_must_be_clear_which(rota: Programs, queue: Queue, words: list[str]) 
     assert len(dead(queue)) == 6
 
 
-def test_discarding_asks_first(rota: Programs, queue: Queue) -> None:
+@pytest.mark.parametrize(
+    ("words", "question"),
+    [
+        (("dead", "discard", "--all"), "Discard all dead jobs for good?"),
+        (("dead", "replay", "--lane", "l0"), "Replay all dead jobs of lane l0?"),
+        (("worker", "stop", "--all"), "Ask all consumers to stop?"),
+    ],
+)
+def test_what_takes_many_asks_first(
+    rota: Programs, queue: Queue, words: tuple[str, ...], question: str
+) -> None:
     """In a terminal; where there is none it wants --yes."""
     fill(queue)
-    refused = rota("dead", "discard", queue.name, "--all", input="y\n")
-    assert refused.returncode == 2
-    assert "--yes" in refused.stderr
-    assert len(dead(queue)) == 6
-    for answer, left in (("n", 6), ("y", 0)):
-        ours, theirs = pty.openpty()
-        process = subprocess.Popen(
-            rota._command(("dead", "discard", queue.name, "--all")),
-            cwd=rota.folder,
-            env=rota._environment,
-            stdin=theirs,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        os.close(theirs)
-        os.write(ours, f"{answer}\n".encode())
-        _, said = process.communicate(timeout=PATIENCE)
-        os.close(ours)
-        assert b"for good?" in said
-        assert (process.returncode == 0) == (answer == "y")
-        assert len(dead(queue)) == left
+    command = (*words[:2], queue.name, *words[2:])
+
+    def untouched() -> bool:
+        asked = [one.asked for one in queue.sync.consumers(10)]
+        return (len(dead(queue)), asked) == (6, [None])
+
+    with queue.sync.consumer():
+        refused = rota(*command, input="y\n")
+        assert (refused.returncode, "--yes" in refused.stderr) == (2, True)
+        assert untouched()
+        for answer in ("n", "y"):
+            ours, theirs = pty.openpty()
+            process = subprocess.Popen(
+                rota._command(command),
+                cwd=rota.folder,
+                env=rota._environment,
+                stdin=theirs,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            os.close(theirs)
+            os.write(ours, f"{answer}\n".encode())
+            _, said = process.communicate(timeout=PATIENCE)
+            os.close(ours)
+            where = f"queue {queue.name} on {queue.link.target.display}"
+            assert f"{where}: {question}" in said.decode()
+            assert (process.returncode == 0) == (answer == "y")
+            assert untouched() == (answer == "n")
 
 
 def test_a_replayed_job_runs(rota: Programs, queue: Queue) -> None:

@@ -18,8 +18,18 @@ from tests.process.programs import Programs
 from tests.support.times import PATIENCE
 
 ROOT: Any = get_command(app)
-ORDER_BY = "ROTA_ORDER_BY"
-"""The order of a list; ROTA_BY says who does something."""
+SETTINGS = {
+    "worker": {
+        "concurrency", "processes", "lease", "grace", "prefetch", "burst", "metrics-port",
+        "metrics-host", "log-format", "log-level",
+    },
+    "dev": {"host", "port", "concurrency", "trusted-host"},
+    "web": {
+        "host", "port", "read-only", "root-path", "access-log", "trusted-host", "trusted-proxy",
+    },
+    "metrics": {"host", "port", "top"},
+}  # fmt: skip
+"""The options of what is started and stays, which a service's environment may set."""
 
 
 def commands(
@@ -56,21 +66,29 @@ def test_the_verbs_are_these() -> None:
     assert {("worker",), ("check",), ("top",), ("doctor",), ("enqueue",)} <= COMMANDS.keys()
 
 
+def long_name(option: Any) -> str:
+    return max(option.opts, key=len).removeprefix("--")
+
+
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_every_option_has_a_variable_and_a_sentence(path: tuple[str, ...]) -> None:
+def test_only_settings_have_variables(path: tuple[str, ...]) -> None:
+    """None of what is done, or to what: a variable left in a shell would arm a later command."""
+    given = {long_name(option): option.envvar for option in COMMANDS[path].params if option.envvar}
+    if given.get("by") is not None:
+        assert given.pop("by") == "ROTA_BY"
+    assert given.keys() == (SETTINGS.get(path[0], set()) if len(path) == 1 else set())
+    for name, variable in given.items():
+        # Of what listens, it is in the name who does: the metrics, the dashboard.
+        rules = {f"ROTA_{who}{name.upper().replace('-', '_')}" for who in ("", "METRICS_", "WEB_")}
+        assert variable in rules, name
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_command_and_option_has_a_sentence(path: tuple[str, ...]) -> None:
     command = COMMANDS[path]
     assert re.match(r"[A-Z].*[.:]", command.help or "", re.DOTALL), "a sentence"
     for option in command.params:
-        long = [name.removeprefix("--") for name in option.opts if name.startswith("--")]
-        if not long or long[0] in ("url", "help"):
-            assert option.envvar is None
-            continue
-        name = max(long, key=len)
-        variable = name.upper().replace("-", "_")
-        # Of what listens, it is in the name who does: the metrics, the dashboard.
-        rules = {f"ROTA_{who}{variable}" for who in ("", "METRICS_", "WEB_")}
-        assert option.envvar in rules or (name, option.envvar) == ("by", ORDER_BY), name
-        assert option.help, name
+        assert getattr(option, "help", None), option.name
 
 
 @pytest.mark.parametrize(
@@ -82,33 +100,41 @@ def test_every_read_speaks_json(path: tuple[str, ...]) -> None:
 
 DESTROYS = {("queue", "purge"), ("lane", "move"), ("lane", "cancel"), ("job", "cancel"),
             ("dead", "discard"), ("sequence", "skip")}  # fmt: skip
+ACTS_ON_MANY = {("dead", "replay"), ("worker", "quiet"), ("worker", "stop")}
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_what_destroys_asks_and_counts(path: tuple[str, ...]) -> None:
+def test_what_destroys_or_takes_all_asks_and_counts(path: tuple[str, ...]) -> None:
     options = {name for option in COMMANDS[path].params for name in option.opts}
-    assert ("--yes" in options) == (path in DESTROYS)
-    assert path not in DESTROYS or "--dry-run" in options
+    assert ("--yes" in options) == (path in DESTROYS | ACTS_ON_MANY)
+    assert ("--dry-run" in options) or path not in DESTROYS | ACTS_ON_MANY
+    assert "--all" not in options or "--yes" in options
 
 
-def test_variables_stand_for_options(
+def test_no_variable_arms_a_command(
     here: Here, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.sync.enqueue_many(JobSpec(task="t", lane=f"l{n}") for n in range(3))
-    monkeypatch.setenv("ROTA_JSON", "1")
-    monkeypatch.setenv("ROTA_LIMIT", "2")
-    out = here("lane", "ls", queue.name)[1]
-    assert (len(out.splitlines()), out[0]) == (2, "{")
-    assert len(here("lane", "ls", queue.name, "--limit", "3")[1].splitlines()) == 3
-    monkeypatch.setenv("ROTA_DRY_RUN", "1")
-    assert here("queue", "purge", queue.name) == (0, "", "3 would be purged\n")
-    monkeypatch.delenv("ROTA_DRY_RUN")
-    monkeypatch.setenv("ROTA_YES", "1")
+    options = {long_name(option) for command in COMMANDS.values() for option in command.params}
+    assert {"yes", "all", "lane", "repair", "dry-run", "ceiling"} <= options
+    for name in options - {"url", "by"}:
+        for group in ("", *(f"{path[0].upper()}_" for path in COMMANDS)):
+            monkeypatch.setenv(f"ROTA_{group}{name.upper().replace('-', '_')}", "1")
+    for words in (("queue", "purge"), ("dead", "discard"), ("dead", "replay"), ("worker", "stop")):
+        code, out, err = here(*words, queue.name)
+        assert (code, out) == (2, ""), err
+    assert here("lane", "set", queue.name, "l0")[0] == 2, "ROTA_CEILING is no ceiling"
+    assert len(here("lane", "ls", queue.name)[1].splitlines()) == 4, "ROTA_LIMIT hides nothing"
+    assert queue.sync.info().waiting == 3
+
+
+def test_who_does_it_may_be_a_variable(
+    here: Here, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ROTA_BY", "me")
-    assert here("queue", "purge", queue.name) == (0, "", "3 purged\n")
-    assert here("lane", "ls", queue.name)[0] == 0, "ROTA_BY says who, not in which order"
-    here("queue", "pause", queue.name)
+    assert here("queue", "pause", queue.name)[0] == 0
     assert queue.sync.info().paused_by == "me"
+    assert here("lane", "ls", queue.name)[0] == 0, "--by there is an order"
 
 
 def test_rota_url_does_not_overrule_the_code(rota: Programs, queue: Queue) -> None:

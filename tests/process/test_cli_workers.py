@@ -55,7 +55,7 @@ def test_workers_are_shown_quietened_and_stopped(rota: Programs, here: Here, que
     assert worker.wait() == 0
     assert rota.words() == []
     assert queue.sync.info().waiting == 1
-    assert here("worker", "stop", queue.name, "--all") == (0, "", "0 asked to stop\n")
+    assert here("worker", "stop", queue.name, "--all", "--yes") == (0, "", "0 asked to stop\n")
     for words in ((), ("x", "--all")):
         code, out, err = here("worker", "stop", queue.name, *words)
         assert (code, out, "expected consumers, or --all" in err) == (2, "", True)

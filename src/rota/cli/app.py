@@ -32,7 +32,8 @@ app = typer.Typer(
     cls=RootGroup,
     help="A job queue on Valkey/Redis in which many tenants take fair turns.",
     epilog="Exit status: 0 done, 1 failed or not found or not well, 2 wrong usage, 3 the server "
-    "cannot be reached, 130 interrupted. Each option has a variable: --dry-run is ROTA_DRY_RUN.",
+    "cannot be reached, 130 interrupted. ROTA_URL names the server where neither --url nor "
+    "the code does.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

@@ -84,14 +84,20 @@ def replay(
     task: TaskOption = None,
     everything: AllOption = False,
     dry_run: DryRunOption = False,
+    yes: YesOption = False,
     url: UrlOption = None,
 ) -> None:
-    """Put dead jobs back in their places, their attempts forgiven.
+    """Put dead jobs back in their places, their attempts forgiven; asks unless ids say which.
 
     One that held its sequence runs before what waits behind it. Exit status 1 when an id was not
     among the dead.
     """
-    _act(queue, ids, lane, task, everything, dry_run, url, "replayed")
+    with opened(queue, url) as target:
+        _check_which(ids, lane, task, everything)
+        if not ids:
+            asked = f"Replay all dead jobs{_chosen(lane, task)}?"
+            confirm(target, asked, yes=yes, dry_run=dry_run)
+        _act(target, ids, lane, task, dry_run, "replayed")
 
 
 @app.command(name="discard")
@@ -109,27 +115,37 @@ def discard(
 
     Exit status 1 when an id was not among the dead.
     """
-    confirm("Discard these jobs for good?", yes=yes, dry_run=dry_run)
-    _act(queue, ids, lane, task, everything, dry_run, url, "discarded")
+    with opened(queue, url) as target:
+        _check_which(ids, lane, task, everything)
+        which = "these jobs" if ids else f"all dead jobs{_chosen(lane, task)}"
+        confirm(target, f"Discard {which} for good?", yes=yes, dry_run=dry_run)
+        _act(target, ids, lane, task, dry_run, "discarded")
+
+
+def _check_which(
+    ids: list[str] | None, lane: str | None, task: str | None, everything: bool
+) -> None:
+    if bool(ids) + bool(lane or task) + everything != 1:
+        raise ConfigError("expected ids, or --lane and --task, or --all: one of the three")
+
+
+def _chosen(lane: str | None, task: str | None) -> str:
+    told = [f"{what} {name}" for what, name in (("lane", lane), ("task", task)) if name]
+    return f" of {' and '.join(told)}" if told else ""
 
 
 def _act(
-    queue: str,
+    queue: Queue,
     ids: list[str] | None,
     lane: str | None,
     task: str | None,
-    everything: bool,
     dry_run: bool,
-    url: str | None,
     done: str,
 ) -> None:
-    with opened(queue, url) as target:
-        if bool(ids) + bool(lane or task) + everything != 1:
-            raise ConfigError("expected ids, or --lane and --task, or --all: one of the three")
-        if ids:
-            _act_on_ids(target, given_ids(ids), dry_run, done)
-        else:
-            _act_on_filter(target, lane, task, dry_run, done)
+    if ids:
+        _act_on_ids(queue, given_ids(ids), dry_run, done)
+    else:
+        _act_on_filter(queue, lane, task, dry_run, done)
 
 
 def _act_on_ids(queue: Queue, ids: list[str], dry_run: bool, done: str) -> None:

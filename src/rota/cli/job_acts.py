@@ -81,9 +81,9 @@ def cancel(
 
     Exit status 1 when there was no such job, or it is dead.
     """
-    wanted = given_ids(ids)
-    confirm(f"Cancel {len(wanted)} jobs for good?", yes=yes, dry_run=dry_run)
     with opened(queue, url) as target:
+        wanted = given_ids(ids)
+        confirm(target, f"Cancel {len(wanted)} jobs for good?", yes=yes, dry_run=dry_run)
         if dry_run:
             states = _states(target, wanted)
             gone = states["waiting"] + states["delayed"]

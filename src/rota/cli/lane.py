@@ -21,8 +21,6 @@ from rota.model import LaneInfo, LaneOrder
 from rota.timing import duration
 
 MOST_LANES = 1_000_000
-ORDER_VARIABLE = "ROTA_ORDER_BY"
-"""By the rule it would be ROTA_BY: there that says who, for whatever is kept with a name."""
 HEADINGS = ("lane", "waiting", "delayed", "running", "oldest wait", "state")
 
 
@@ -49,7 +47,6 @@ def ls(
     by: Annotated[
         Order | None,
         typer.Option(
-            envvar=ORDER_VARIABLE,
             help="The highest of all lanes first; behind: shares received against shares due, and "
             "the queue's fairness index.",
         ),

@@ -150,9 +150,9 @@ def move(
     Jobs in flight stay, and so do sequences of which some are, or that are blocked. Exit status 1
     when something stayed.
     """
-    confirm(f"Move the jobs of lane {lane} to lane {to}?", yes=yes, dry_run=dry_run)
     with opened(queue, url) as target:
         source = target.sync.lane(lane)
+        confirm(target, f"Move the jobs of lane {lane} to lane {to}?", yes=yes, dry_run=dry_run)
         count = _queued(source)
         if dry_run:
             say(f"up to {count} would be moved")
@@ -174,9 +174,9 @@ def cancel(
     url: UrlOption = None,
 ) -> None:
     """Delete what waits and is delayed in a lane, and ask what is in flight to stop."""
-    confirm(f"Cancel all jobs of lane {lane}?", yes=yes, dry_run=dry_run)
     with opened(queue, url) as target:
         source = target.sync.lane(lane)
+        confirm(target, f"Cancel all jobs of lane {lane}?", yes=yes, dry_run=dry_run)
         info = source.info()
         if dry_run:
             say(

@@ -30,16 +30,16 @@ def opened(text: str, url: str | None) -> Iterator[Queue]:
             queue.sync.close()
 
 
-def confirm(question: str, *, yes: bool, dry_run: bool = False) -> None:
-    """Asks on a terminal; where there is none, what destroys wants --yes."""
+def confirm(queue: Queue, question: str, *, yes: bool, dry_run: bool = False) -> None:
+    """Asks on a terminal, naming queue and server; where there is none, it wants --yes."""
     if yes or dry_run:
         return
-    with reporting():
-        if not sys.stdin.isatty():
-            raise ConfigError(
-                f"nobody is here to answer: {question}\n  Add --yes, or --dry-run to count first."
-            )
-    typer.confirm(question, abort=True, err=True)
+    asked = f"queue {queue.name} on {queue.link.target.display}: {question}"
+    if not sys.stdin.isatty():
+        raise ConfigError(
+            f"nobody is here to answer: {asked}\n  Add --yes, or --dry-run to count first."
+        )
+    typer.confirm(asked, abort=True, err=True)
 
 
 def given_ids(ids: Sequence[str]) -> list[str]:

@@ -32,7 +32,9 @@ LaneOption = Annotated[str | None, typer.Option("--lane", help="Only those of th
 TaskOption = Annotated[str | None, typer.Option("--task", help="Only those of this task.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only count what it would do.")]
-ByOption = Annotated[str | None, typer.Option(help="Who does it; kept, to be looked up later.")]
+ByOption = Annotated[
+    str | None, typer.Option(envvar="ROTA_BY", help="Who does it; kept, to be looked up later.")
+]
 ReasonOption = Annotated[str | None, typer.Option(help="Why; kept, to be looked up later.")]
 ForOption = Annotated[
     str | None, typer.Option("--for", metavar="TIME", help="How long: 90, 90s, 15m, 1h30m, 2d.")

@@ -156,8 +156,8 @@ def purge(
 
     Jobs enqueued meanwhile may go or stay. What is in flight goes on, and dead jobs stay.
     """
-    confirm(f"Delete all waiting and delayed jobs of queue {queue}?", yes=yes, dry_run=dry_run)
     with opened(queue, url) as target:
+        confirm(target, "Delete all waiting and delayed jobs?", yes=yes, dry_run=dry_run)
 
         def left() -> int:
             info = target.sync.info()

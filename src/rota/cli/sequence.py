@@ -139,8 +139,9 @@ def skip(
     A dead job stays dead and holds it no more; a head that waits for its retry goes to the dead.
     Exit status 1 when nothing stops it.
     """
-    confirm(f"Skip what stops this sequence of lane {lane}?", yes=yes, dry_run=dry_run)
     with opened(queue, url) as target:
+        asked = f"Skip what stops this sequence of lane {lane}?"
+        confirm(target, asked, yes=yes, dry_run=dry_run)
         if dry_run:
             _say_stopper(target.sync.lane(lane).sequence(key))
             return

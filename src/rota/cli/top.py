@@ -13,7 +13,6 @@ from typing import Annotated
 
 import typer
 
-from rota.cli.lane import ORDER_VARIABLE
 from rota.cli.opening import opened, progress
 from rota.cli.options import JsonOption, QueueArgument, UrlOption
 from rota.cli.rows import lane_row, print_rows
@@ -47,8 +46,8 @@ class Order(StrEnum):
 def top(
     queue: QueueArgument,
     by: Annotated[
-        Order, typer.Option(envvar=ORDER_VARIABLE, help="Which lanes come first: the highest.")
-    ] = (Order.OLDEST_WAIT),
+        Order, typer.Option(help="Which lanes come first: the highest.")
+    ] = Order.OLDEST_WAIT,
     interval: Annotated[str, typer.Option(metavar="TIME", help="How often to look.")] = "2s",
     once: Annotated[
         bool, typer.Option("--once", help="Look at all lanes once, print, and end.")

@@ -8,8 +8,15 @@ from typing import Annotated
 import typer
 
 from rota.cli.exits import FAILED, say
-from rota.cli.opening import opened
-from rota.cli.options import DryRunOption, JsonOption, LimitOption, QueueArgument, UrlOption
+from rota.cli.opening import confirm, opened
+from rota.cli.options import (
+    DryRunOption,
+    JsonOption,
+    LimitOption,
+    QueueArgument,
+    UrlOption,
+    YesOption,
+)
 from rota.cli.root import noun
 from rota.cli.rows import consumer_row, print_rows
 from rota.cli.tables import print_table
@@ -59,14 +66,16 @@ def quiet(
     consumers: ConsumersArgument = None,
     everyone: AllOption = False,
     dry_run: DryRunOption = False,
+    yes: YesOption = False,
     url: UrlOption = None,
 ) -> None:
     """Ask processes to claim nothing more; what they hold goes on. They hear of it within 5 s.
 
-    Exit status 1 when one was not found.
+    Asks where it is --all. Exit status 1 when one was not found.
     """
     with opened(queue, url) as target:
-        _ask(target, consumers, everyone, target.sync.quiet, "to be quiet", dry_run=dry_run)
+        ask = target.sync.quiet
+        _ask(target, consumers, everyone, ask, "to be quiet", dry_run=dry_run, yes=yes)
 
 
 @app.command(name="stop")
@@ -75,15 +84,17 @@ def stop(
     consumers: ConsumersArgument = None,
     everyone: AllOption = False,
     dry_run: DryRunOption = False,
+    yes: YesOption = False,
     url: UrlOption = None,
 ) -> None:
     """Ask processes to stop gracefully, as SIGTERM does. They hear of it within 5 s.
 
-    A supervisor starts another in its place: `rota worker -p 2` has one. Exit status 1 when one
-    was not found.
+    A supervisor starts another in its place: `rota worker -p 2` has one. Asks where it is --all.
+    Exit status 1 when one was not found.
     """
     with opened(queue, url) as target:
-        _ask(target, consumers, everyone, target.sync.stop, "to stop", dry_run=dry_run)
+        ask = target.sync.stop
+        _ask(target, consumers, everyone, ask, "to stop", dry_run=dry_run, yes=yes)
 
 
 def _ask(
@@ -94,9 +105,11 @@ def _ask(
     what: str,
     *,
     dry_run: bool,
+    yes: bool,
 ) -> None:
     if bool(wanted) == everyone:
         raise ConfigError("expected consumers, or --all")
+    confirm(queue, f"Ask all consumers {what}?", yes=yes or not everyone, dry_run=dry_run)
     found = queue.sync.consumers(MAX_LANES)
     names = {name for one in found for name in (one.id, one.name)}
     missing = [] if wanted is None else [name for name in wanted if name not in names]
