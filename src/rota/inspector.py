@@ -12,7 +12,7 @@ from typing import cast, get_args
 
 from rota import config, scripts
 from rota.errors import ConfigError
-from rota.keys import ANY_CONFIG, Keys, of_config
+from rota.keys import ANY_CONFIG, CATALOGUE, Keys, of_config
 from rota.listing import (
     JobsPage,
     Place,
@@ -75,8 +75,9 @@ class Inspector:
         return (yield from scripts.queue_info(self._keys))
 
     def exists(self) -> Operation[bool]:
-        """Whether the queue has left anything on the server: settings, or a job at any time."""
-        (count,) = yield Ask(self._keys, (("EXISTS", self._keys.config, self._keys.key("seq")),))
+        """Whether anything of the queue is on the server: settings, workers, a job at any time."""
+        names = [kind.name for kind in CATALOGUE if kind.parameter is None]
+        (count,) = yield Ask(self._keys, (("EXISTS", *map(self._keys.key, names)),))
         if isinstance(count, Exception):
             raise count
         return bool(count)

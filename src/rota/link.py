@@ -70,16 +70,22 @@ class Link:
         if Link.instead is not None:
             return Link.instead
         if self._target is None:
-            url = os.environ.get("ROTA_URL")
-            if not url:
-                url = f"embedded:{self._directory / DEFAULT_DIRECTORY}"
+            self._target = self.prospect
+            if not os.environ.get("ROTA_URL"):
                 logger.warning(
                     "no server configured: using an embedded one in %s "
                     "(set url= or ROTA_URL to choose another)",
                     self._directory / DEFAULT_DIRECTORY,
                 )
-            self._target = parse_url(url, directory=self._directory)
         return self._target
+
+    @property
+    def prospect(self) -> Target:
+        """What the target would be, without settling it."""
+        if (found := Link.instead or self._target) is not None:
+            return found
+        url = os.environ.get("ROTA_URL") or f"embedded:{self._directory / DEFAULT_DIRECTORY}"
+        return parse_url(url, directory=self._directory)
 
     def use(self, url: str) -> None:
         """Settles the server; a link that has been used keeps the one it has."""

@@ -66,6 +66,7 @@ def test_json_and_ids_for_programs(rota: Programs, queue: Queue) -> None:
 
 
 def test_an_empty_list_says_so(rota: Programs, queue: Queue) -> None:
+    queue.sync.set(ceiling=100)
     done = rota("dead", "ls", queue.name, "--lane", "x")
     assert (done.returncode, done.stdout) == (0, "")
     assert "no such dead jobs" in done.stderr
@@ -194,5 +195,6 @@ def test_what_is_wrong_is_said(rota: Programs, queue: Queue) -> None:
     away = rota("dead", "ls", "q", "--url", "redis://127.0.0.1:1")
     assert away.returncode not in (0, 1, 2)
     assert "Traceback" not in away.stderr
-    assert rota("dead", "ls", "q", "--limit", 0).returncode == 2
-    assert rota("dead", "replay", "q", "!odd").returncode == 2
+    queue.sync.set(ceiling=100)
+    assert rota("dead", "ls", queue.name, "--limit", 0).returncode == 2
+    assert rota("dead", "replay", queue.name, "!odd").returncode == 2

@@ -28,6 +28,8 @@ def damage(queue: Queue, server: Server) -> None:
 
 
 def test_a_sound_queue_is_0(rota: Programs, kept: str) -> None:
+    with Queue("q", url=kept).sync as sync:
+        sync.set(ceiling=1)
     done = rota("doctor", "q", "--url", kept)
     assert (done.returncode, done.stdout) == (0, ""), done
     assert done.stderr.endswith("queue q: sound\n")

@@ -171,5 +171,6 @@ def test_sequences_and_what_stops_them(here: Here, queue: Queue) -> None:
     "words", [("job", "ls"), ("sequence", "ls"), ("lane", "ls"), ("worker", "ls")]
 )
 def test_limits_are_checked(here: Here, queue: Queue, words: tuple[str, str]) -> None:
+    queue.sync.set(ceiling=100)
     code, out, err = here(*words, queue.name, "--limit", 0)
     assert (code, out, "--limit: expected" in err) == (2, "", True)

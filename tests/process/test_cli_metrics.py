@@ -65,6 +65,7 @@ def test_options_come_from_the_environment(rota: Programs, queue: Queue) -> None
 
 
 def test_once_prints_and_ends(here: Here, queue: Queue) -> None:
+    queue.sync.set(ceiling=100)
     code, out, err = here("metrics", queue.name, "--once")
     assert (code, err) == (0, "")
     assert f'rota_queue_up{{queue="{queue.name}"}} 1.0' in out

@@ -140,7 +140,7 @@ def test_who_does_it_may_be_a_variable(
 def test_rota_url_does_not_overrule_the_code(rota: Programs, queue: Queue) -> None:
     rota.write("own.py", f"import rota\nqueue = rota.Queue('x', url={rota.url!r})\n")
     found = rota("lane", "ls", "own:queue", ROTA_URL="unix:///nowhere/socket")
-    assert (found.returncode, found.stdout) == (0, "")
+    assert (found.returncode, f"is on {rota.url}" in found.stderr) == (1, True)
     lost = rota("lane", "ls", "x", ROTA_URL="unix:///nowhere/socket")
     assert (lost.returncode, lost.stdout) == (3, "")
     assert "--url" in lost.stderr
@@ -177,6 +177,6 @@ def test_a_reader_that_goes_away_is_no_error(rota: Programs, queue: Queue) -> No
 def test_the_worker_is_a_command_and_a_noun(here: Here, queue: Queue) -> None:
     assert "MODULE:QUEUE" in here("worker", "--help")[1]
     assert here("worker", "ls", "--help")[1].startswith("Usage: rota worker ls")
-    assert here("worker", "ls", queue.name)[0] == 0
+    assert "no such queue" in here("worker", "ls", queue.name)[2]
     code, out, err = here("worker", "nosuch")
     assert (code, out, "expected module:queue" in err) == (2, "", True)

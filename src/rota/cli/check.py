@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 import msgspec
@@ -11,9 +10,9 @@ import typer
 from rota.cli.exits import FAILED, reporting
 from rota.cli.options import JsonOption, UrlOption
 from rota.cli.rows import print_rows
-from rota.cli.targets import find_queue, nothing_of
+from rota.cli.targets import absent, find_queue, is_there
 from rota.errors import RotaError
-from rota.health import Health, signs_of_life
+from rota.health import Check, Health, signs_of_life
 from rota.health import check as check_queue
 from rota.names import visible
 from rota.queue import Queue
@@ -28,8 +27,9 @@ def check(
 ) -> None:
     """Say whether queues are well: exit status 0 when all are, 1 when one is not.
 
-    Looked at: whether the server answers, whether work waits without a worker, whether workers are
-    called and come (the doorbell), whether the queue's time is kept and what falls due comes back.
+    Looked at: whether the server answers, whether work waits without a worker, whether there is
+    such a queue (a worker, a job or a setting makes one), whether workers are called and come (the
+    doorbell), whether the queue's time is kept and what falls due comes back.
     """
     healthy = True
     for text in dict.fromkeys(queues):
@@ -38,7 +38,7 @@ def check(
             try:
                 found = check_queue(queue, workers=True)
                 if found.checks[0].ok:
-                    found = _with_absence(queue, found).with_others(signs_of_life(queue))
+                    found = found.with_others(_life(queue))
             finally:
                 queue.sync.close()
         healthy = healthy and found.healthy
@@ -51,16 +51,14 @@ def check(
         raise typer.Exit(FAILED)
 
 
-def _with_absence(queue: Queue, found: Health) -> Health:
-    """A queue that is not there has nothing wrong with it: its name may be."""
-    server, *others = found.checks
+def _life(queue: Queue) -> Health:
+    """Nothing else is wrong with a queue that is not there: its name may be."""
     try:
-        if queue.link.run_sync(queue.link.inspector.exists()):
-            return found
+        there = is_there(queue)
     except (RotaError, OSError) as error:
-        return Health((replace(server, ok=False, text=str(error)), *others))
-    text = f"{server.text}; {nothing_of(queue)}"
-    return Health((replace(server, text=text), *others))
+        return Health((Check(f"{queue.name}: server", False, str(error)),))
+    found = Health((Check(f"{queue.name}: queue", there, "" if there else absent(queue)),))
+    return found.with_others(signs_of_life(queue)) if there else found
 
 
 def _print(name: str, found: Health) -> None:

@@ -17,6 +17,7 @@ import typer
 from rota import config
 from rota.cli.changes import changed, folder_of, look
 from rota.cli.exits import reporting, say
+from rota.cli.options import NewUrlOption
 from rota.cli.targets import import_queue
 from rota.cli.web import needs_web
 from rota.config import whole
@@ -48,13 +49,7 @@ def dev(
     concurrency: Annotated[
         int, typer.Option("-c", "--concurrency", envvar="ROTA_CONCURRENCY", help="Slots.")
     ] = config.CONCURRENCY,
-    url: Annotated[
-        str | None,
-        typer.Option(
-            help="The server; overrides the code. [default: the queue's own, else ROTA_URL, "
-            "else embedded in .rota]"
-        ),
-    ] = None,
+    url: NewUrlOption = None,
 ) -> None:
     """Work on a queue while you write it: a server, a dashboard, and a worker that restarts
     whenever a Python file beside the module changes.

@@ -11,8 +11,9 @@ import msgspec
 import typer
 
 from rota.cli.exits import FAILED, reporting, say
+from rota.cli.options import UrlOption
 from rota.cli.rows import json_line
-from rota.cli.targets import find_queue, nothing_of
+from rota.cli.targets import absent, find_queue, is_there
 from rota.doctor import Finding, Progress, Report
 from rota.names import visible
 
@@ -21,31 +22,32 @@ def doctor(
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="A queue's name, or module:queue.")],
     repair: Annotated[bool, typer.Option("--repair", help="Mend what is found.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-    url: Annotated[str | None, typer.Option(help="The server; overrides the code.")] = None,
+    url: UrlOption = None,
 ) -> None:
     """Check that a queue is sound, while work goes on, and its server's settings.
 
     Exit 0: all is well. 1: something is wrong with the queue (with --repair: that could not be
-    mended), or a setting of the server endangers it. 2: usage. 3: server.
+    mended), there is none, or a setting of the server endangers it. 2: usage. 3: server.
     """
     with reporting():
         target = find_queue(queue, url)
         try:
+            there = is_there(target)
             with _progress() as progress:
-                report = target.link.run_sync(
+                report = target.link.client.run(
                     target.link.doctor.examine(
                         repair=repair, park_s=target.station.beat, progress=progress
                     )
                 )
-            if not report.findings and not target.link.run_sync(target.link.inspector.exists()):
-                say(f"queue {target.name}: {nothing_of(target)}")
         finally:
             target.sync.close()
         if as_json:
             typer.echo(_json(report))
         else:
             _print(target.name, report, repair=repair)
-    if not report.sound:
+        if not there:
+            say(absent(target))
+    if not (there and report.sound):
         raise typer.Exit(FAILED)
 
 

@@ -16,6 +16,7 @@ from typing import Annotated, BinaryIO
 import typer
 
 from rota.cli.exits import FAILED, SERVER, fail, reporting, say
+from rota.cli.options import NewUrlOption
 from rota.cli.records import BadLine, Lines, Row, read_csv, read_json_lines, size_of
 from rota.cli.specs import Fields, SpecMaker
 from rota.cli.targets import find_queue, is_module_queue
@@ -92,13 +93,7 @@ def enqueue(
     wait: Annotated[
         float, typer.Option(help="Seconds to wait for room, with --on-full wait.")
     ] = 60,
-    url: Annotated[
-        str | None,
-        typer.Option(
-            help="The server; overrides the code. [default: the queue's own, else ROTA_URL, "
-            "else embedded in .rota]"
-        ),
-    ] = None,
+    url: NewUrlOption = None,
 ) -> None:
     """Enqueue a job per line of a file.
 
@@ -107,7 +102,7 @@ def enqueue(
     are in, 1 bad lines, full or broken lanes, 2 usage, 3 server.
     """
     with reporting():
-        target = find_queue(queue, url)
+        target = find_queue(queue, url, starts=True)
         fields = Fields(lane_from, ordering_key_from, id_from)
         module = is_module_queue(queue)
         maker = SpecMaker(target, task, fields, check=module)

@@ -72,7 +72,7 @@ def set_limits(
     url: UrlOption = None,
 ) -> None:
     """Change a lane's limits. What is not given stays; none removes a limit."""
-    with opened(queue, url) as target:
+    with opened(queue, url, new=True) as target:
         given = (ceiling, weight, rate_, backlog, template)
         if all(value is None for value in given):
             raise ConfigError("expected --ceiling, --weight, --rate, --backlog or --template")
@@ -100,7 +100,7 @@ def pause(
 
     What is in flight goes on.
     """
-    with opened(queue, url) as target:
+    with opened(queue, url, new=True) as target:
         target.sync.lane(lane).pause(reason=reason, by=by, until=end_of(for_, until))
         say(f"lane {lane} is paused")
 
@@ -123,7 +123,7 @@ def block(
     url: UrlOption = None,
 ) -> None:
     """Hand out nothing of a lane for a time; an earlier block only ever extends."""
-    with opened(queue, url) as target:
+    with opened(queue, url, new=True) as target:
         target.sync.lane(lane).block(span(time, "TIME"), reason=reason, by=by)
         say(f"lane {lane} is blocked")
 

@@ -11,8 +11,9 @@ from typing import Annotated
 
 import typer
 
-from rota.cli.exits import SERVER, USAGE, fail, reporting, say
-from rota.cli.targets import find_queue
+from rota.cli.exits import FAILED, SERVER, USAGE, fail, reporting, say
+from rota.cli.options import UrlOption
+from rota.cli.targets import absent, find_queue, is_there
 from rota.config import whole
 
 LOOPBACK = "127.0.0.1"
@@ -41,13 +42,13 @@ def metrics(
     once: Annotated[
         bool, typer.Option("--once", help="Print the metrics to standard output and end.")
     ] = False,
-    url: Annotated[str | None, typer.Option(help="The server; overrides the code.")] = None,
+    url: UrlOption = None,
 ) -> None:
     """Serve the figures of queues to Prometheus at /metrics, and /healthz and /readyz.
 
     One exporter for each queue, or its numbers count twice; workers' own numbers come from their
     ports (`rota worker --metrics-port`). Ends with 0 on SIGTERM or Ctrl-C; with --once, 3 where a
-    server does not answer.
+    server does not answer, 1 where there is no such queue.
     """
     with reporting():
         require_metrics()
@@ -62,6 +63,10 @@ def metrics(
                 sys.stdout.write(exposition(source))
                 if not source.health().healthy:
                     raise typer.Exit(SERVER)
+                for queue in found:
+                    stack.callback(queue.sync.close)
+                    if not is_there(queue):
+                        fail(absent(queue), FAILED)
                 return
             endpoint = Endpoint(source, source.health, host=host, port=port)
             stack.enter_context(endpoint)

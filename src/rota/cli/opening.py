@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import typer
 
-from rota.cli.exits import reporting
-from rota.cli.targets import find_queue
+from rota.cli.exits import FAILED, fail, reporting
+from rota.cli.targets import absent, find_queue, is_there
 from rota.errors import ConfigError, RotaError
 from rota.queue import Queue
 
@@ -20,11 +20,16 @@ LOOK_S = 0.5
 
 
 @contextlib.contextmanager
-def opened(text: str, url: str | None) -> Iterator[Queue]:
-    """The queue of that name or module; whatever rota raises becomes a line and an exit code."""
+def opened(text: str, url: str | None, *, new: bool = False) -> Iterator[Queue]:
+    """The queue of that name or module; whatever rota raises becomes a line and an exit code.
+
+    Where there is nothing of it, that is said, and the exit code is 1; `new`: it may be so.
+    """
     with reporting():
         queue = find_queue(text, url)
         try:
+            if not new and not is_there(queue):
+                fail(absent(queue), FAILED)
             yield queue
         finally:
             queue.sync.close()

@@ -22,9 +22,17 @@ UrlOption = Annotated[
     str | None,
     typer.Option(
         help="The server; overrides the code. [default: the queue's own, else ROTA_URL, "
+        "else the embedded one of .rota, where one has run]"
+    ),
+]
+NewUrlOption = Annotated[
+    str | None,
+    typer.Option(
+        help="The server; overrides the code. [default: the queue's own, else ROTA_URL, "
         "else embedded in .rota]"
     ),
 ]
+"""The same of what may start an embedded server."""
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 IdsOption = Annotated[bool, typer.Option("--ids", help="Only ids, one a line.")]
 LimitOption = Annotated[int, typer.Option(help="The most to show.")]

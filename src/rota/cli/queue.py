@@ -20,6 +20,7 @@ from rota.cli.options import (
 from rota.cli.root import noun
 from rota.cli.rows import print_rows, queue_row
 from rota.cli.tables import print_facts, print_table
+from rota.cli.targets import expect_server
 from rota.cli.times import end_of, when
 from rota.inspector import Inspector, find_queues
 from rota.keys import DEFAULT_PREFIX, Keys
@@ -38,6 +39,7 @@ def ls(as_json: JsonOption = False, url: UrlOption = None) -> None:
     """
     with reporting():
         link = Link(Keys("any"), url)  # every queue of the server is reached by it
+        expect_server(link)
         try:
             with progress("looking through the server's keys"):
                 found = sorted(_queues(link), key=lambda pair: pair[0].root)
@@ -132,7 +134,7 @@ def pause(
 
     What is in flight goes on; jobs may be enqueued.
     """
-    with opened(queue, url) as target:
+    with opened(queue, url, new=True) as target:
         target.sync.pause(reason=reason, by=by, until=end_of(for_, until))
         say(f"queue {target.name} is paused")
 

@@ -10,7 +10,9 @@ import traceback
 from types import ModuleType, TracebackType
 
 from rota.connection import parse_url
+from rota.embedded import has_run
 from rota.errors import ConfigError
+from rota.link import Link
 from rota.queue import Queue
 
 _MODULE_QUEUE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -20,14 +22,39 @@ def is_module_queue(text: str) -> bool:
     return _MODULE_QUEUE.fullmatch(text) is not None
 
 
-def find_queue(text: str, url: str | None) -> Queue:
-    """The queue of that name, or the one `module:queue` says; raises ConfigError."""
-    return import_queue(text, url) if is_module_queue(text) else Queue(text, url=url)
+def find_queue(text: str, url: str | None, *, starts: bool = False) -> Queue:
+    """The queue of that name, or the one `module:queue` says; raises ConfigError.
+
+    `starts`: its embedded server may be a new one; see `expect_server`.
+    """
+    queue = import_queue(text, url) if is_module_queue(text) else Queue(text, url=url)
+    if not starts:
+        expect_server(queue.link)
+    return queue
 
 
-def nothing_of(queue: Queue) -> str:
-    """What is said of a name that is perhaps mistyped: a healthy queue looks like this too."""
-    return f"nothing of it is on {queue.link.target.display}"
+def expect_server(link: Link) -> None:
+    """Raises ConfigError where the server is an embedded one, and none has run there yet.
+
+    To start an empty one would answer for a server that was forgotten to be named.
+    """
+    target = link.prospect
+    if target.kind == "embedded" and not has_run(target.directory):
+        raise ConfigError(
+            f"no server to look at: none has run in {target.directory}\n"
+            "  Name one with --url or ROTA_URL, or give module:queue of code that does; only "
+            "rota worker, dev and enqueue start one here."
+        )
+
+
+def is_there(queue: Queue) -> bool:
+    """Whether anything of the queue is on its server. Leaves nothing there itself."""
+    return queue.link.client.run(queue.link.inspector.exists())
+
+
+def absent(queue: Queue) -> str:
+    """What is said of a name that is perhaps mistyped."""
+    return f"no such queue: nothing of {queue.name} is on {queue.link.target.display}"
 
 
 def import_queue(text: str, url: str | None) -> Queue:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from rota.cli.exits import USAGE, fail, reporting, say
+from rota.cli.options import UrlOption
 from rota.cli.targets import find_queue
 from rota.config import whole
 from rota.errors import ConfigError
@@ -42,13 +43,7 @@ def web(
     access_log: Annotated[
         bool, typer.Option("--access-log", envvar="ROTA_WEB_ACCESS_LOG", help="Log each request.")
     ] = False,
-    url: Annotated[
-        str | None,
-        typer.Option(
-            help="The server; overrides the code. [default: the queue's own, else ROTA_URL, "
-            "else embedded in .rota]"
-        ),
-    ] = None,
+    url: UrlOption = None,
 ) -> None:
     """Serve a dashboard: lanes and who waits because of whom, jobs, dead, workers, health.
 

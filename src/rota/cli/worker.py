@@ -17,6 +17,7 @@ from rota import __version__, config, process
 from rota.cli.exits import USAGE, fail, reporting, say
 from rota.cli.logs import LogFormat, LogLevel, log_to_stderr
 from rota.cli.metrics import LOOPBACK, check_port, require_metrics
+from rota.cli.options import NewUrlOption
 from rota.cli.serving import serve
 from rota.cli.targets import import_queue
 from rota.config import WorkerConfig
@@ -86,13 +87,7 @@ def worker(
         bool,
         typer.Option("--burst", envvar="ROTA_BURST", help="End when nothing is claimable."),
     ] = False,
-    url: Annotated[
-        str | None,
-        typer.Option(
-            help="The server; overrides the code. [default: the queue's own, else ROTA_URL, "
-            "else embedded in .rota]"
-        ),
-    ] = None,
+    url: NewUrlOption = None,
     metrics_port: Annotated[
         int | None,
         typer.Option(

@@ -16,7 +16,7 @@ whatever is killed in between is started anew by the next `acquire` or `ensure`.
 from __future__ import annotations
 
 from rota.embedded.binary import ServerBinary, find_server
-from rota.embedded.paths import running
+from rota.embedded.paths import has_run, running
 from rota.embedded.server import EmbeddedServer, acquire
 
-__all__ = ["EmbeddedServer", "ServerBinary", "acquire", "find_server", "running"]
+__all__ = ["EmbeddedServer", "ServerBinary", "acquire", "find_server", "has_run", "running"]

@@ -153,6 +153,14 @@ def running(path: str | os.PathLike[str]) -> bool:
         raise refusal(data.path, error) from error
 
 
+def has_run(path: str | os.PathLike[str]) -> bool:
+    """Whether a server runs in that directory, or has left data there. Creates nothing."""
+    try:
+        return running(path) or (_resolve(path) / _APPEND_ONLY).is_dir()
+    except OSError as error:
+        raise refusal(_resolve(path), error) from error
+
+
 def _resolve(path: str | os.PathLike[str]) -> Path:
     name = os.fspath(path)
     if not name or "\0" in name:
