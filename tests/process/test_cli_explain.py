@@ -7,6 +7,7 @@ import shlex
 
 import pytest
 
+from rota.cli.targets import shell_words
 from rota.jobspec import JobSpec
 from rota.queue import Queue
 from tests.process.conftest import Here
@@ -103,7 +104,63 @@ def test_the_command_that_frees_a_sequence_works(here: Here, queue: Queue, act: 
         assert json.loads(out)["reasons"][-1]["kind"] == "turn"
 
 
+@pytest.mark.parametrize("lane", ["t7", "o'dd $(lane)", "-x"])
+@pytest.mark.parametrize("named", ["by name", "by module", "by url"])
+def test_the_commands_name_the_queue_as_it_was_named(
+    rota: Programs, here: Here, queue: Queue, monkeypatch: pytest.MonkeyPatch, named: str, lane: str
+) -> None:
+    """Whoever pastes one reaches the same queue of the same server, from any shell."""
+    rota.write("shop.py", f"import rota\nqueue = rota.Queue({queue.name!r}, prefix='p')\n")
+    ours, words = queue, [queue.name]
+    if named == "by module":
+        ours, words = Queue(queue.name, url=rota.url, prefix="p"), ["shop:queue"]
+    elif named == "by url":
+        monkeypatch.delenv("ROTA_URL")
+        words += ["--url", rota.url]
+    target, *options = words
+    ours.sync.enqueue(JobSpec(task="t", lane=lane, ordering_key="k", on_dead="hold", id="it's"))
+    ours.sync.enqueue(JobSpec(task="t", lane=lane, ordering_key="k"))
+    with ours.sync.consumer() as consumer:
+        consumer.bury(consumer.claim(1), "broken")
+    ours.sync.lane(lane).pause()
+    found = json.loads(here("lane", "explain", *options, "--json", "--", target, lane)[1])
+    frees = {reason["kind"]: reason["frees"] for reason in found["reasons"]}
+    sequence = shlex.split(frees["sequence"].partition(", or ")[0])
+    paused = shlex.split(frees["paused"].rpartition("; sooner with ")[2])
+    assert here(*sequence[1:]) == (0, "", "1 replayed\n")
+    code, _, err = here(*paused[1:])
+    assert (code, err) == (0, f"lane {lane} is resumed\n")
+    ours.sync.close()
+
+
+def test_the_way_past_a_head_names_the_queue_as_it_was_named(
+    rota: Programs, here: Here, queue: Queue
+) -> None:
+    rota.write("shop.py", f"import rota\nqueue = rota.Queue({queue.name!r})\n")
+    key = "o'dd key"
+    for id in ("head", "next"):
+        queue.sync.enqueue(JobSpec(task="t", lane="a b", ordering_key=key, on_dead="hold", id=id))
+    with queue.sync.consumer() as consumer:
+        consumer.bury(consumer.claim(1), "broken")
+    for words in (["shop:queue"], [queue.name, "--url", rota.url]):
+        target, *options = words
+        said = here("sequence", "show", target, "a b", key, *options)[2]
+        command = shlex.split(said.partition(": ")[2])
+        assert command == ["rota", "sequence", "skip", target, "a b", key, *options]
+
+
+def test_a_password_is_not_repeated() -> None:
+    for url, told in (
+        ("redis://ops:s3cret@host:6379/2", "redis://ops:***@host:6379/2"),
+        ("unix:///tmp/x?db=2&password=s3cret", "unix:///tmp/x?db=2&password=***"),
+        ("redis://host/2", "redis://host/2"),
+    ):
+        assert shell_words("q", url) == ("q", "--url", told)
+    assert shell_words("shop:queue", None) == ("shop:queue",)
+
+
 def test_an_unknown_job_and_errors(here: Here, queue: Queue) -> None:
+    queue.sync.set(ceiling=100)
     for words, expected, text in [
         ((queue.name, "[red]none[/]"), 1, f"queue {queue.name} has no job [red]none[/]"),
         ((queue.name, "none", "--json"), 1, "never enqueued, or done"),

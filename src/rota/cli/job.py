@@ -24,6 +24,7 @@ from rota.cli.options import (
 from rota.cli.root import noun
 from rota.cli.rows import job_row, print_rows
 from rota.cli.tables import print_facts, print_ids, print_table
+from rota.cli.targets import shell_words
 from rota.cli.times import ago, moment, when
 from rota.config import whole
 from rota.errors import ConfigError
@@ -186,7 +187,7 @@ def explain(
     Exit status 1 when there is no such job: never enqueued, or done.
     """
     with opened(queue, url) as target:
-        asked = target.link.explainer.job(target.sync.job(id).id, shell=True)
+        asked = target.link.explainer.job(target.sync.job(id).id, shell=shell_words(queue, url))
         found = target.link.run_sync(asked)
         if found is None:
             fail(f"queue {target.name} has no job {id}: {NO_JOB}", FAILED)

@@ -15,6 +15,7 @@ from rota.cli.root import noun
 from rota.cli.rows import lane_row, print_rows
 from rota.cli.shares import print_shares
 from rota.cli.tables import print_facts, print_table
+from rota.cli.targets import shell_words
 from rota.cli.times import when
 from rota.config import whole
 from rota.model import LaneInfo, LaneOrder
@@ -144,5 +145,7 @@ def explain(
 ) -> None:
     """Say why a lane is not served now, and what would free it, the decisive reason first."""
     with opened(queue, url) as target:
-        asked = target.link.explainer.lane(target.sync.lane(lane).name, shell=True)
+        asked = target.link.explainer.lane(
+            target.sync.lane(lane).name, shell=shell_words(queue, url)
+        )
         print_explanation(target.link.run_sync(asked), as_json=as_json)

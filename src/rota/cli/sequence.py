@@ -19,8 +19,10 @@ from rota.cli.options import (
 from rota.cli.root import noun
 from rota.cli.rows import print_rows, sequence_row
 from rota.cli.tables import print_facts, print_ids, print_table
+from rota.cli.targets import shell_words
 from rota.cli.times import moment, when
 from rota.config import whole
+from rota.explain.words import command
 from rota.inspector import MAX_LISTED
 from rota.listing import SequenceInfo
 from rota.queue import Queue
@@ -117,11 +119,9 @@ def show(
             ]
         )
         if found.state == "blocked":
-            say(f"to let it go on without {found.head}: {_skip_words(target, found)}")
-
-
-def _skip_words(queue: Queue, found: SequenceInfo) -> str:
-    return f"rota sequence skip {queue.name} {found.lane} {found.ordering_key}".rstrip()
+            home = (found.lane, found.ordering_key) if found.ordering_key else (found.lane,)
+            skips = command(shell_words(queue, url), "sequence skip", *home)
+            say(f"to let it go on without {found.head}: {skips}")
 
 
 @app.command(name="skip")

@@ -9,7 +9,7 @@ import sys
 import traceback
 from types import ModuleType, TracebackType
 
-from rota.connection import parse_url
+from rota.connection import parse_url, without_password
 from rota.embedded import has_run
 from rota.errors import ConfigError
 from rota.link import Link
@@ -31,6 +31,11 @@ def find_queue(text: str, url: str | None, *, starts: bool = False) -> Queue:
     if not starts:
         expect_server(queue.link)
     return queue
+
+
+def shell_words(text: str, url: str | None) -> tuple[str, ...]:
+    """How a command line names that queue again, without a password."""
+    return (text,) if url is None else (text, "--url", without_password(url))
 
 
 def expect_server(link: Link) -> None:

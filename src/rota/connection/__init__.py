@@ -15,6 +15,6 @@ aio.py        drives it over asyncio
 from rota.connection.aio import AsyncClient
 from rota.connection.blocking import Client
 from rota.connection.protocol import Bounds
-from rota.connection.target import Target, parse_url
+from rota.connection.target import Target, parse_url, without_password
 
-__all__ = ["AsyncClient", "Bounds", "Client", "Target", "parse_url"]
+__all__ = ["AsyncClient", "Bounds", "Client", "Target", "parse_url", "without_password"]

@@ -56,7 +56,7 @@ def parse_url(url: str, *, directory: Path | None = None) -> Target:
     if not isinstance(url, str):
         raise ConfigError(f"url: expected text, given {type(url).__name__}")
     if not url.isprintable():
-        raise ConfigError(f"url: expected printable text, given {_without_password(url)!r}")
+        raise ConfigError(f"url: expected printable text, given {without_password(url)!r}")
     if url.startswith("embedded:"):
         return _embedded(url, directory or Path.cwd())
     try:
@@ -79,23 +79,23 @@ def parse_url(url: str, *, directory: Path | None = None) -> Target:
             return _cluster(parts, query)
         case "redis+sentinel" | "valkey+sentinel" | "rediss+sentinel" | "valkeys+sentinel":
             return _sentinel(parts, query)
-    raise ConfigError(f"url: expected one of {SCHEMES}; given {_without_password(url)!r}")
+    raise ConfigError(f"url: expected one of {SCHEMES}; given {without_password(url)!r}")
 
 
 def _unreadable(url: str) -> ConfigError:
     return ConfigError(
         "url: cannot be read (in a user's name or password, characters such as # / ? @ must be "
-        f"percent-encoded), given {_without_password(url)!r}"
+        f"percent-encoded), given {without_password(url)!r}"
     )
 
 
 def _shown(parts: SplitResult) -> str:
     query = f"?{parts.query}" if parts.query else ""
-    return _without_password(f"{parts.scheme}://{parts.netloc}{parts.path}{query}")
+    return without_password(f"{parts.scheme}://{parts.netloc}{parts.path}{query}")
 
 
-def _without_password(url: str) -> str:
-    """For display. Masks what could be a password even where the URL is malformed."""
+def without_password(url: str) -> str:
+    """The URL for display. Masks what could be a password even where the URL is malformed."""
     url = re.sub(r"(?i)(password=)[^&]*", r"\1***", url)
     before, at, after = url.rpartition("@")
     if not at:

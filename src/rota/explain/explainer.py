@@ -34,13 +34,14 @@ _STATES = {
 class Explainer:
     """Why the jobs and lanes of one queue are not running.
 
-    With `shell` what frees them is told as commands, not as calls in code.
+    With `shell`, how a command line names the queue, what frees them is told as commands, not as
+    calls in code.
     """
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
 
-    def job(self, id: str, *, shell: bool = False) -> Operation[Explanation | None]:
+    def job(self, id: str, *, shell: Sequence[str] = ()) -> Operation[Explanation | None]:
         """None where there is no such job: never enqueued, or done."""
         for _ in range(LOOKS):
             answer = read_job((yield from scripts.explain_job(self._keys, id=id)))
@@ -59,7 +60,7 @@ class Explainer:
         reasons = decisive_first(job_reasons(words, answer, job, holders))
         return _explanation("job", id, job.state, reasons, answer.queue, answer.lane)
 
-    def lane(self, lane: str, *, shell: bool = False) -> Operation[Explanation]:
+    def lane(self, lane: str, *, shell: Sequence[str] = ()) -> Operation[Explanation]:
         answer = read_lane((yield from scripts.explain_lane(self._keys, lane=lane)))
         holders = yield from self._holders(answer.lane)
         words = Words(self._keys.queue, answer.queue.now, shell)

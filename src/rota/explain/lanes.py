@@ -145,7 +145,7 @@ def _not_in_ring(words: Words, queue: QueueFacts, lane: LaneFacts) -> Reason:
     return Reason(
         "damaged",
         f"Lane {lane.name} may be served, but it is not in the rotation: its keys are damaged.",
-        words.command("doctor", "--repair"),
+        words.command("doctor", options=("--repair",)),
         detail={"sweeping": False},
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -13,17 +14,21 @@ from rota.model import read_note
 from rota.names import visible
 from rota.timing import duration
 
+LEFT_OPEN = "…"
+"""Stands in a command for what is left to who reads it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Words:
     """The words for one moment of one queue; `now` in Unix milliseconds.
 
-    `shell`: what is to be called is told as commands, where there is one for it.
+    `shell`: how a command line names the queue, its word and then options; with it, what is to be
+    called is told as commands, where there is one for it.
     """
 
     queue: str
     now: float
-    shell: bool = False
+    shell: Sequence[str] = ()
 
     def moment(self, ms: float) -> str:
         """An instant, and how far away it is."""
@@ -70,15 +75,26 @@ class Words:
     def set_lane(self, lane: str, limit: str) -> str:
         """The call that changes a limit; what to is left to who reads it."""
         if self.shell:
-            return f"{self.command('lane set', lane, f'--{limit}')} …"
+            return self.command("lane set", lane, options=(f"--{limit}", LEFT_OPEN))
         return f"await queue.lane({lane!r}).set({limit}=…)"
 
     def cancel_job(self, id: str) -> str:
         return self.command("job cancel", id) if self.shell else f"await queue.job({id!r}).cancel()"
 
-    def command(self, verb: str, *arguments: str) -> str:
+    def command(self, verb: str, *arguments: str, options: Sequence[str] = ()) -> str:
         """A command of `rota` as a shell takes it; `verb` stands before the queue's name."""
-        return shlex.join(["rota", *verb.split(), self.queue, *arguments])
+        return command(self.shell or (self.queue,), verb, *arguments, options=options)
+
+
+def command(queue: Sequence[str], verb: str, *arguments: str, options: Sequence[str] = ()) -> str:
+    """The same for a queue that is named by the first of `queue`, with the others as options."""
+    target, *more = queue
+    given, options = (target, *arguments), (*options, *more)
+    if any(word.startswith("-") for word in given):
+        words = ["rota", *verb.split(), *options, "--", *given]
+    else:
+        words = ["rota", *verb.split(), *given, *options]
+    return " ".join(word if word == LEFT_OPEN else shlex.quote(word) for word in words)
 
 
 def count(n: int, one: str, many: str | None = None) -> str:
