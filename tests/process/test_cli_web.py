@@ -74,10 +74,29 @@ def test_web_through_a_proxy_of_the_machine_is_read_only(rota: Programs, queue: 
     assert 'href="/jobs/static/' in text
 
 
+def test_web_believes_the_proxies_and_names_it_was_told(rota: Programs, queue: Queue) -> None:
+    words = ("web", queue.name, "--port", "0", "--trusted-host", "queue.example")
+    web = rota.start(*words, ROTA_WEB_TRUSTED_PROXY="127.0.0.1 ::1", FORWARDED_ALLOW_IPS="*")
+    page = address_of(web, "rota web:") + f"q/{queue.name}/"
+    said = {"X-Forwarded-For": "127.0.0.1, 203.0.113.9"}
+    assert "You are 203.0.113.9." in fetch(page, Host="queue.example", **said)[1]
+    assert fetch(page, Host="evil.test", **said)[0] == 403
+
+
+def test_web_believes_no_proxy_untold(rota: Programs, queue: Queue) -> None:
+    web = rota.start("web", queue.name, "--port", "0", FORWARDED_ALLOW_IPS="*")
+    page = address_of(web, "rota web:") + f"q/{queue.name}/"
+    for name in ("X-Forwarded-For", "X-Real-IP", "Forwarded"):
+        assert "You are 127.0.0.1." in fetch(page, **{name: "203.0.113.9"})[1]
+        assert fetch(page, Host="evil.test", **{name: "127.0.0.1"})[0] == 403
+
+
 @pytest.mark.parametrize(
     ("words", "env", "said"),
     [
         (["--port", "70000"], {}, "port: expected"),
+        (["--trusted-host", "http://x"], {}, "trusted_hosts: expected"),
+        (["--trusted-proxy", "10.0.0.1/8"], {}, "trusted_proxies: expected"),
         (["--port", "0"], {"ROTA_WEB_USER": "ops"}, "ROTA_WEB_PASSWORD together"),
         (["--host", "203.0.113.77", "--port", "0"], {}, "cannot listen on 203.0.113.77"),
     ],

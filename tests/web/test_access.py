@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 import rota
 from rota.web import Target, dashboard
-from tests.web.visits import AFAR, LOCAL, PAGES, Visit, visible, visiting
+from tests.web.visits import AFAR, LOCAL, PAGES, SAME, Visit, visible, visiting
 
 OPS = ("ops", "s3cret")
 REFUSED = 403
@@ -33,10 +33,11 @@ async def pause(visit: Visit, headers: dict[str, str] | None = None) -> int:
         (LOCAL, "127.0.0.1:8080", {}, True),
         (("::1", 1), "[::1]:8080", {}, True),
         (AFAR, "localhost", {}, False),
-        (AFAR, "queue.example", {}, False),
+        (AFAR, "192.0.2.7:8080", {}, False),
+        (AFAR, "queue.example", {"trusted_hosts": ["queue.example"]}, False),
         (("testclient", 1), "localhost", {}, False),
         (LOCAL, "localhost", {"read_only": True}, False),
-        (AFAR, "queue.example", {"read_only": False}, True),
+        (AFAR, "queue.example", {"read_only": False, "trusted_hosts": ["*.example"]}, True),
         (AFAR, "queue.example", {"authorize": lambda *_: True}, True),
         (AFAR, "queue.example", {"authorize": lambda *_: True, "read_only": True}, False),
     ],
@@ -55,20 +56,173 @@ async def test_who_may_change_without_a_password(
     assert await paused(busy) is allowed
 
 
-async def test_behind_a_proxy_of_the_machine_it_is_read_only(busy: rota.Queue) -> None:
-    headers = {"x-forwarded-for": "203.0.113.9"}
-    async with visiting(busy, http={"headers": headers}) as visit:
+FORWARDED = (
+    "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "forwarded", "x-real-ip", "via",
+    "x-client-ip", "cf-connecting-ip",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("header", FORWARDED)
+@pytest.mark.parametrize("proxies", [(), ("127.0.0.1", "10.0.0.0/8")])
+async def test_behind_a_proxy_of_the_machine_it_is_read_only(
+    busy: rota.Queue, header: str, proxies: tuple[str, ...]
+) -> None:
+    headers = {header: "localhost" if header == "x-forwarded-host" else "127.0.0.1"}
+    async with visiting(busy, http={"headers": headers}, trusted_proxies=proxies) as visit:
         assert "do/lane.pause" not in await visit.read("lanes")
         assert await pause(visit) == REFUSED
 
 
-async def test_another_sites_name_for_this_machine_reads_nothing(busy: rota.Queue) -> None:
-    async with visiting(busy, host="evil.example") as visit:
-        for page in PAGES:
-            answer = await visit.get(page)
-            assert answer.status_code == REFUSED
-            assert "big" not in visible(answer.text)
-        assert await pause(visit) == REFUSED
+async def test_a_declared_proxy_is_not_this_machine_whatever_it_says(busy: rota.Queue) -> None:
+    for proxies, client in ((["127.0.0.1"], LOCAL), (["unix"], None)):
+        async with visiting(busy, client=client, trusted_proxies=proxies) as visit:
+            assert await pause(visit) == REFUSED
+
+
+async def test_a_page_of_another_name_behind_a_proxy_that_hides_it_changes_nothing(
+    busy: rota.Queue,
+) -> None:
+    async with visiting(busy) as visit:
+        headers = {"sec-fetch-site": "same-origin", "origin": "https://queue.example"}
+        assert await pause(visit, headers) == REFUSED
+
+
+FOREIGN = [
+    "evil.test", "EVIL.test:8080", "localhost.evil.test", "evil.test.", "127.0.0.1.evil.test",
+    "127.0.0.1@evil.test", "evil.test@localhost", "localhost evil.test", "localhost,evil.test",
+    "", ":8080", "[::1", "[::1]evil.test", "[evil.test]", "localhost:8080:1", "localhost:x",
+    "127.1", "0x7f000001", "2130706433", "203.0.113.9", "0.0.0.0", "localhost/", "localhost#x",
+    "locаlhost", "xlocalhost", ".localhost", "localhost..",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("host", FOREIGN)
+async def test_another_sites_name_for_this_machine_reads_nothing(
+    busy: rota.Queue, host: str
+) -> None:
+    sayings: list[dict[str, str]] = [{}, *({name: "127.0.0.1"} for name in FORWARDED)]
+    sayings.append({"x-forwarded-host": "localhost", "forwarded": "for=127.0.0.1;host=localhost"})
+    async with visiting(busy) as visit:
+        for said in sayings:
+            headers = {**said, "host": host.encode()}
+            for page in ("", "dead", "events", "do/lane.pause"):
+                answer = await visit.http.get(visit.url(page), headers=headers)
+                assert answer.status_code in (REFUSED, 405), (page, said)
+                assert "4711" not in answer.text
+                assert "big" not in visible(answer.text)
+            assert await pause(visit, {**SAME, **headers}) == REFUSED
+            assert (await visit.http.get("/metrics", headers=headers)).status_code == REFUSED
+        refused = await visit.http.get(visit.url(), headers={"host": host.encode()})
+        assert "trusted_hosts" in refused.text
+    assert not await paused(busy)
+
+
+@pytest.mark.parametrize(
+    "options", [{"read_only": True}, {"read_only": False}, {"trusted_hosts": ["queue.example"]}]
+)
+async def test_nothing_but_asking_who_comes_opens_it_to_other_names(
+    busy: rota.Queue, options: dict[str, Any]
+) -> None:
+    for client in (LOCAL, AFAR):
+        async with visiting(busy, client=client, host="evil.test", **options) as visit:
+            for page in PAGES:
+                assert (await visit.get(page)).status_code == REFUSED
+            assert await pause(visit) == REFUSED
+
+
+@pytest.mark.parametrize(
+    ("trusted", "host", "status"),
+    [
+        ("queue.example", "QUEUE.example.:443", 200),
+        ("Queue.Example.", "queue.example", 200),
+        ("queue.example", "a.queue.example", REFUSED),
+        ("*.example", "a.b.example", 200),
+        ("*.example", "example", REFUSED),
+        ("*.example", "badexample", REFUSED),
+        ("*", "any.thing", 200),
+        ("*", "[x]", REFUSED),
+        ("[2001:DB8:0::1]", "[2001:db8::1]:81", 200),
+        ("queue.example", "localhost", 200),
+    ],
+)
+@pytest.mark.parametrize("auth", [None, OPS])
+async def test_names_that_are_trusted(
+    queue: rota.Queue, trusted: str, host: str, status: int, auth: tuple[str, str] | None
+) -> None:
+    http = {"auth": auth} if auth else {}
+    async with visiting(queue, trusted_hosts=[trusted], auth=auth, http=http) as visit:
+        answer = await visit.http.get(visit.url(), headers={"host": host})
+        assert answer.status_code == status
+
+
+@pytest.mark.parametrize(
+    ("option", "given"),
+    [
+        ("trusted_hosts", given)
+        for given in ("queue.example", ["http://a"], ["a:80"], [""], ["a b"], ["*.*"], [1], ["*x"])
+    ]
+    + [
+        ("trusted_proxies", given)
+        for given in (
+            "10.0.0.1",
+            ["*"],
+            ["10.0.0.1/8"],
+            ["proxy.example"],
+            [""],
+            [None],
+            ["::1%x/"],
+        )
+    ],
+)
+def test_what_is_declared_has_to_be_well_formed(option: str, given: Any) -> None:
+    with pytest.raises(rota.ConfigError, match=f"{option}: expected .*, given "):
+        dashboard(rota.Queue("q"), **{option: given})
+
+
+PROXIES = ["10.0.0.0/8", "2001:db8::/32", "unix", "127.0.0.1"]
+
+
+@pytest.mark.parametrize(
+    ("peer", "said", "believed"),
+    [
+        ("203.0.113.9", ["198.51.100.1"], "203.0.113.9"),
+        ("10.1.2.3", [], "10.1.2.3"),
+        ("10.1.2.3", ["198.51.100.1"], "198.51.100.1"),
+        ("::ffff:10.1.2.3", ["198.51.100.1"], "198.51.100.1"),
+        ("10.1.2.3", ["127.0.0.1, 198.51.100.1"], "198.51.100.1"),
+        ("10.1.2.3", ["127.0.0.1", "198.51.100.1", "10.9.9.9"], "198.51.100.1"),
+        ("10.1.2.3", ["198.51.100.1:4711, 10.9.9.9:1"], "198.51.100.1"),
+        ("2001:db8::1", ['"[2001:db9::5]:80"'], "2001:db9::5"),
+        ("10.1.2.3", ["198.51.100.1, unknown"], "10.1.2.3"),
+        ("10.1.2.3", ["198.51.100.1, <script>, 10.9.9.9"], "10.9.9.9"),
+        ("10.1.2.3", ["10.9.9.9"], "10.9.9.9"),
+        (None, ["198.51.100.1"], "198.51.100.1"),
+        (None, [], "-"),
+    ],
+)
+async def test_whose_address_is_believed(
+    queue: rota.Queue, peer: str | None, said: list[str], believed: str
+) -> None:
+    client = None if peer is None else (peer, 50_000)
+    headers = [("x-forwarded-for", one) for one in said]
+    async with visiting(
+        queue, client=client, trusted_proxies=PROXIES, http={"headers": headers}
+    ) as visit:
+        assert f"You are {believed}." in visible(await visit.read())
+
+
+async def test_a_proxy_that_hides_the_name_tells_it_where_it_is_declared(
+    busy: rota.Queue,
+) -> None:
+    http = {"headers": {"x-forwarded-host": "queue.example"}}
+    with_password = {"auth": OPS, "http": {**http, "auth": OPS}}
+    origin = {"origin": "https://queue.example"}
+    async with visiting(busy, trusted_proxies=["127.0.0.1"], **with_password) as visit:
+        assert await pause(visit, origin) == 200
+    async with visiting(busy, **with_password) as visit:
+        assert await pause(visit, origin) == REFUSED
+    async with visiting(busy, trusted_proxies=["127.0.0.1"], http=http) as visit:
+        assert (await visit.get()).status_code == REFUSED
 
 
 @pytest.mark.parametrize("given", [None, ("ops", "wrong"), ("nobody", "s3cret"), ("ops", "")])

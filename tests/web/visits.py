@@ -67,7 +67,7 @@ class Visit:
 @asynccontextmanager
 async def visiting(
     *queues: rota.Queue,
-    client: tuple[str, int] = LOCAL,
+    client: tuple[str, int] | None = LOCAL,
     host: str = "localhost",
     http: dict[str, Any] | None = None,
     **options: Any,
@@ -83,7 +83,7 @@ async def visiting(
 
 @asynccontextmanager
 async def at(
-    app: ASGIApp, *, client: tuple[str, int] = LOCAL, host: str = "localhost", **more: Any
+    app: ASGIApp, *, client: tuple[str, int] | None = LOCAL, host: str = "localhost", **more: Any
 ) -> AsyncIterator[httpx2.AsyncClient]:
     transport = httpx2.ASGITransport(app, client=client)
     async with httpx2.AsyncClient(

@@ -19,7 +19,7 @@ from rota.cli.changes import changed, folder_of, look
 from rota.cli.exits import reporting, say
 from rota.cli.options import NewUrlOption
 from rota.cli.targets import import_queue
-from rota.cli.web import needs_web
+from rota.cli.web import TrustedHosts, needs_web
 from rota.config import whole
 from rota.process import LEASH_VARIABLE
 from rota.queue import Queue
@@ -46,6 +46,7 @@ def dev(
     port: Annotated[
         int, typer.Option(envvar="ROTA_WEB_PORT", help="Its port; 0 takes a free one.")
     ] = 8080,
+    trusted_hosts: TrustedHosts = None,
     concurrency: Annotated[
         int, typer.Option("-c", "--concurrency", envvar="ROTA_CONCURRENCY", help="Slots.")
     ] = config.CONCURRENCY,
@@ -64,7 +65,7 @@ def dev(
         from rota.web.server import Server, address_of, listen
 
         queue = import_queue(target, url)
-        app = dashboard(queue)
+        app = dashboard(queue, trusted_hosts=trusted_hosts or ())
         listening = listen(host, port)
         logging.basicConfig(
             level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"

@@ -18,6 +18,16 @@ from rota.errors import ConfigError
 
 USER, PASSWORD = "ROTA_WEB_USER", "ROTA_WEB_PASSWORD"
 
+TrustedHosts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trusted-host",
+        envvar="ROTA_WEB_TRUSTED_HOST",
+        metavar="NAME",
+        help="A name it is reached by, such as queue.example; *.example: all below. Repeatable.",
+    ),
+]
+
 
 def web(
     queues: Annotated[
@@ -40,6 +50,17 @@ def web(
             help="The prefix a proxy in front takes off, such as /jobs.",
         ),
     ] = "",
+    trusted_hosts: TrustedHosts = None,
+    trusted_proxies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--trusted-proxy",
+            envvar="ROTA_WEB_TRUSTED_PROXY",
+            metavar="ADDRESS",
+            help="A proxy in front, or a network of them, whose X-Forwarded-For and -Host are "
+            "believed. Repeatable.",
+        ),
+    ] = None,
     access_log: Annotated[
         bool, typer.Option("--access-log", envvar="ROTA_WEB_ACCESS_LOG", help="Log each request.")
     ] = False,
@@ -47,9 +68,10 @@ def web(
 ) -> None:
     """Serve a dashboard: lanes and who waits because of whom, jobs, dead, workers, health.
 
-    With ROTA_WEB_USER and ROTA_WEB_PASSWORD in the environment it asks for them. Without, it is
-    read-only for everyone but browsers on this machine. Also /healthz, /readyz and /metrics. Each
-    change is a line of the logger rota.audit, on stderr.
+    With ROTA_WEB_USER and ROTA_WEB_PASSWORD in the environment it asks for them. Without, it
+    answers only to addresses and to names of --trusted-host, and is read-only for everyone but
+    browsers on this machine. Also /healthz, /readyz and /metrics. Each change is a line of the
+    logger rota.audit, on stderr.
     """
     with reporting():
         whole(port, 0, 65_535, "port")
@@ -60,7 +82,14 @@ def web(
 
         auth = credentials()
         first, *others = [find_queue(name, url) for name in dict.fromkeys(queues)]
-        app = dashboard(first, *others, auth=auth, read_only=True if read_only else None)
+        app = dashboard(
+            first,
+            *others,
+            auth=auth,
+            read_only=True if read_only else None,
+            trusted_hosts=trusted_hosts or (),
+            trusted_proxies=trusted_proxies or (),
+        )
         server = Server(app, root_path=root_path, access_log=access_log)
         listening = listen(host, port)
         logging.basicConfig(

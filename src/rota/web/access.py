@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 from rota.errors import ConfigError
 from rota.names import shown
-from rota.web.origin import host_is_loopback, is_forwarded, is_local, peer_is_loopback
+from rota.web.origin import Trust
 
 T = TypeVar("T")
 MAX_SCOPE = 100
@@ -41,9 +41,10 @@ Credentials = tuple[str, str] | Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who asks. `scope`: the lanes it is kept to; None: all."""
+    """Who asks. `address`: whose it is believed to be. `scope`: lanes it is kept to; None: all."""
 
     who: str
+    address: str
     may_change: bool
     scope: frozenset[str] | None
 
@@ -61,8 +62,9 @@ class Refused(Exception):
 class Access:
     """The rules of one dashboard.
 
-    Without `auth` and `authorize`, changes come from this machine only. `read_only` True: from
-    nobody; False: from whoever gets here, which says that something in front keeps others out.
+    Without `auth` and `authorize` it answers to its own names only, and changes come from this
+    machine only. `read_only` True: from nobody; False: from whoever gets here, which says that
+    something in front keeps others out.
     """
 
     def __init__(
@@ -72,11 +74,13 @@ class Access:
         auth: Credentials | None,
         read_only: bool | None,
         lane_scope: LaneScope | None,
+        trust: Trust,
     ) -> None:
         self._authorize = authorize
         self._users = _users(auth)
         self._read_only = read_only
         self._lane_scope = lane_scope
+        self.trust = trust
 
     @property
     def is_open(self) -> bool:
@@ -85,15 +89,29 @@ class Access:
 
     async def enter(self, request: Request) -> Visitor:
         """Raises Refused for who may not come in at all."""
+        self._check_host(request)
         user = self._user(request)
+        address = self.trust.client(request)
         scope = None
         if self._lane_scope is not None:
             scope = await answer(self._lane_scope(request))
         return Visitor(
-            who=user or _host_user(request) or (request.client.host if request.client else "-"),
+            who=user or _host_user(request) or address,
+            address=address,
             may_change=self._may_change(request),
             scope=None if scope is None else checked_scope(scope),
         )
+
+    def _check_host(self, request: Request) -> None:
+        """Where nobody is asked who he is, the address in the browser has to be ours: a page of
+        another name that leads here would be of this site."""
+        if (self.is_open or self.trust.names_hosts) and not self.trust.answers_to(request):
+            raise Refused(
+                403,
+                "This dashboard does not answer to this name. Name it in trusted_hosts= "
+                "(rota web --trusted-host)"
+                + (", or give the dashboard auth= or authorize=." if self.is_open else "."),
+            )
 
     def _user(self, request: Request) -> str | None:
         if self._users is not None:
@@ -108,19 +126,12 @@ class Access:
                     {"www-authenticate": 'Basic realm="rota", charset="UTF-8"'},
                 )
             return name
-        foreign = peer_is_loopback(request) and not host_is_loopback(request)
-        if self.is_open and self._read_only is None and foreign and not is_forwarded(request):
-            raise Refused(
-                403,
-                "This dashboard asks for no password and so answers only to addresses of its own "
-                "machine. Give it auth=, authorize=, or read_only= to use it under this name.",
-            )
         return None
 
     def _may_change(self, request: Request) -> bool:
         if self._read_only is not None:
             return not self._read_only
-        return not self.is_open or is_local(request)
+        return not self.is_open or self.trust.is_local(request)
 
     async def may(self, request: Request, visitor: Visitor, action: str, target: Target) -> bool:
         """Whether this visitor may do that; `read` is what every page asks."""

@@ -15,7 +15,6 @@ from rota.errors import RotaError
 from rota.names import shown
 from rota.web.access import Refused
 from rota.web.actions import ACTIONS, Action
-from rota.web.origin import is_same_origin
 from rota.web.view import View
 
 audit = logging.getLogger("rota.audit")
@@ -35,7 +34,7 @@ async def act(view: View, name: str) -> Response:
         raise Refused(404, "There is no such action.")
     target = form.get(action.subject, "") if action.subject else None
     try:
-        if not is_same_origin(view.request):
+        if not view.site.access.trust.is_same_origin(view.request):
             raise Refused(403, "Changes are accepted from the pages of this dashboard only.")
         await _check(view, name, action, target)
         said = await _carry_out(view, action, form)
@@ -94,13 +93,12 @@ def _log_late(task: asyncio.Task[str]) -> None:
 
 def _log(view: View, name: str, target: str | None, outcome: str, said: str) -> None:
     """One line; texts of others are quoted, so that they cannot pass for a line of their own."""
-    client = view.request.client
     audit.log(
         logging.INFO if outcome == "done" else logging.WARNING,
         "%s by %s from %s: %s queue=%s target=%s: %s",
         outcome,
         shown(view.visitor.who),
-        client.host if client else "-",
+        view.visitor.address,
         name,
         view.queue.name,
         shown(target),

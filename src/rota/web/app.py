@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import replace
 from http import HTTPStatus
 from urllib.parse import quote
@@ -24,6 +24,7 @@ from rota.web.access import Access, Authorize, Credentials, LaneScope, Refused, 
 from rota.web.acting import SAID, act, said_before
 from rota.web.actions import ACTIONS
 from rota.web.answers import Headers
+from rota.web.origin import Trust
 from rota.web.pages import PAGES
 from rota.web.payload import Redact
 from rota.web.render import render
@@ -44,6 +45,8 @@ def dashboard(
     read_only: bool | None = None,
     lane_scope: LaneScope | None = None,
     redact: Redact | None = None,
+    trusted_hosts: Collection[str] = (),
+    trusted_proxies: Collection[str] = (),
 ) -> Starlette:
     """A dashboard of these queues, to be served or mounted under any prefix, also several times.
 
@@ -55,8 +58,20 @@ def dashboard(
     a visitor is kept to, at most 100, or None for all. `redact(task, arguments)` gives what to
     show of a job's arguments. Hooks may be async. Every change is a line of the logger
     `rota.audit`. Raises ConfigError.
+
+    `trusted_hosts`: the names it is reached by, such as "queue.example", "*.example" for all below
+    one, or "*". Without `auth` and `authorize` it answers only to these, to addresses and to
+    localhost; where given, also with them. `trusted_proxies`: addresses and networks, or "unix", of
+    proxies in front; only of these are X-Forwarded-For and X-Forwarded-Host believed. Who comes
+    through a proxy, declared or not, is never of this machine.
     """
-    access = Access(authorize=authorize, auth=auth, read_only=read_only, lane_scope=lane_scope)
+    access = Access(
+        authorize=authorize,
+        auth=auth,
+        read_only=read_only,
+        lane_scope=lane_scope,
+        trust=Trust(trusted_hosts, trusted_proxies),
+    )
     site = Site([queue, *queues], access, redact)
 
     @contextlib.asynccontextmanager

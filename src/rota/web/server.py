@@ -46,6 +46,7 @@ class Server(uvicorn.Server):
                 access_log=access_log,
                 root_path=root_path,
                 server_header=False,
+                proxy_headers=False,  # whom to believe is the dashboard's rule
                 timeout_graceful_shutdown=GRACE_S,
                 ws="none",
             )
