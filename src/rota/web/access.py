@@ -17,6 +17,8 @@ from rota.names import shown
 from rota.web.origin import Trust
 
 T = TypeVar("T")
+JOB_KINDS = ("job", "dead", "sequence")
+"""What actions are about that concern single jobs."""
 MAX_SCOPE = 100
 """Most lanes of a scope: each is asked for by name."""
 
@@ -134,11 +136,15 @@ class Access:
         return not self.is_open or self.trust.is_local(request)
 
     async def may(self, request: Request, visitor: Visitor, action: str, target: Target) -> bool:
-        """Whether this visitor may do that; `read` is what every page asks."""
+        """Whether this visitor may do that; `read` is what every page asks.
+
+        Who is kept to some lanes acts on jobs: what operators set and paused is theirs, unless
+        `authorize` says otherwise.
+        """
         if action != "read" and not visitor.may_change:
             return False
         if self._authorize is None:
-            return True
+            return action == "read" or visitor.scope is None or target.kind in JOB_KINDS
         return await answer(self._authorize(request, action, target)) is True
 
 

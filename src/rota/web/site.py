@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import secrets
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from rota.web.watch import Watch
 T = TypeVar("T")
 MAX_STREAMS = 200
 MAX_WATCHES = 100
+MAX_CURSORS = 10_000
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 
 
@@ -64,9 +66,27 @@ class Site:
         self.redact = redact
         self.boards = {board.slug: board for board in _boards(queues)}
         self.streams = 0
+        self._cursors: dict[str, str] = {}
         self.tasks: set[asyncio.Task[Any]] = set()
         self.collector: Any = None
         """Of metrics, once they have been asked for; their package may be missing."""
+
+    def seal(self, cursor: str) -> str:
+        """A word for a cursor, which may name others' jobs, for who must not know them."""
+        while len(self._cursors) >= MAX_CURSORS:
+            self._cursors.pop(next(iter(self._cursors)))
+        word = secrets.token_urlsafe(16)
+        self._cursors[word] = cursor
+        return word
+
+    def unseal(self, word: str) -> str:
+        """Raises ConfigError for a word that was not given, or long ago."""
+        try:
+            return self._cursors[word]
+        except KeyError:
+            raise ConfigError(
+                f"cursor: expected one that a page gave of late, given {shown(word)}"
+            ) from None
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """A task that goes on when the request that began it is answered."""

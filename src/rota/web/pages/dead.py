@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rota.model import JobInfo
-from rota.web.pages.listing import Filter, asked
+from rota.web.pages.listing import Filter, asked, following
 from rota.web.payload import one_line
 from rota.web.view import View
 
@@ -40,7 +40,7 @@ class Group:
 
 async def facts(view: View) -> dict[str, Any]:
     wanted = asked(view)
-    jobs, following = await _look(view, wanted)
+    jobs, cursor = await _look(view, wanted)
     groups: dict[tuple[str, str], Group] = {}
     for job in jobs:
         error = one_line(job.error)
@@ -54,7 +54,7 @@ async def facts(view: View) -> dict[str, Any]:
         "groups": sorted(groups.values(), key=lambda group: -len(group.jobs)),
         "looked_at": len(jobs),
         "all": info.dead if info else None,
-        "following": following,
+        "following": following(view, cursor),
     }
 
 

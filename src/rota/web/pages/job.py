@@ -6,6 +6,7 @@ from typing import Any
 
 from rota import names
 from rota.web.access import Refused
+from rota.web.pages.explained import as_seen
 from rota.web.payload import shown_payload
 from rota.web.view import View
 
@@ -14,11 +15,11 @@ async def facts(view: View) -> dict[str, Any]:
     id = names.job_id(view.text("id"))
     handle = view.queue.job(id)
     info = await handle.info()
-    if info is None:
+    if info is None or not view.sees(info.lane):  # the same answer: whether it exists is others'
         raise Refused(404, f"There is no job {id}: never enqueued, done, or deleted.")
-    view.must_see(info.lane, "job")
+    explained = await handle.explain()
     return {
         "job": info,
-        "explained": await handle.explain(),
+        "explained": explained and as_seen(view, explained),
         "payload": shown_payload(info.task, info.payload, view.site.redact),
     }

@@ -6,6 +6,7 @@ from typing import Any
 
 from rota import names
 from rota.web.looks import LaneRow
+from rota.web.pages.explained import as_seen
 from rota.web.view import View
 
 
@@ -14,7 +15,7 @@ async def facts(view: View) -> dict[str, Any]:
     view.must_see(name, "lane")
     lane = view.queue.lane(name)
     info = await lane.info()
-    explained = await lane.explain()
+    explained = as_seen(view, await lane.explain())
     seen = await view.watch.now(patience=0)
     rows = seen.lanes.rows if seen.lanes else ()
     share = next((row.share for row in rows if row.info.name == name), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rota import names
 from rota.listing import JobsPage
@@ -30,18 +30,27 @@ def asked(view: View) -> Filter:
         lane = lane or (lanes[0] if lanes else "")
         view.must_see(lane, "lane")
     task = view.text("task") or None
+    cursor = view.text("cursor") or None
+    if cursor is not None and view.scope is not None:
+        cursor = view.site.unseal(cursor)
     return Filter(
         lane if lane is None else names.lane_name(lane),
         task if task is None else names.task_name(task),
-        view.text("cursor") or None,
+        cursor,
         lanes,
     )
+
+
+def following(view: View, cursor: str | None) -> str | None:
+    """The cursor of the next page, as this visitor may see it."""
+    return cursor if cursor is None or view.scope is None else view.site.seal(cursor)
 
 
 async def jobs_of(view: View, state: JobState, wanted: Filter) -> JobsPage:
     """One page, without asking where there is no lane to ask for."""
     if state == "waiting" and wanted.lane is None:
         return JobsPage([], None)
-    return await view.queue.jobs(
+    page = await view.queue.jobs(
         state, lane=wanted.lane, task=wanted.task, cursor=wanted.cursor, limit=ROWS
     )
+    return replace(page, cursor=following(view, page.cursor))
