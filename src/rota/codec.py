@@ -41,7 +41,7 @@ from rota.travel import (
     decoder_of,
     encode_value,
     is_too_deep,
-    reason_of,
+    misfit,
 )
 
 _FOREIGN: msgspec.json.Decoder[list[Raw] | dict[str, Raw]] = msgspec.json.Decoder(
@@ -109,7 +109,10 @@ class Codec:
         self._read_every = msgspec.json.Decoder(self._every, dec_hook=decode_model).decode
 
     def encode(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bytes:
-        """The payload of a call; `PayloadError` names the parameter that does not fit."""
+        """The payload of a call; `PayloadError` names the parameter that does not fit.
+
+        No error says what an argument is: errors are logged, kept and shown.
+        """
         if len(args) == self._all_count and not kwargs:
             payload = self._encode_every(args)
             if payload is not None:
@@ -226,14 +229,15 @@ class Codec:
             return self._read(ENCODER.encode(fields))
         except Exception as exc:
             raise PayloadError(
-                f"{self._shape}: the payload does not fit: {reason_of(exc)}, given {shown(payload)}"
-            ) from exc
+                f"{self._shape}: the payload does not fit: {misfit(exc)}, given "
+                f"{len(payload):,} bytes"
+            ) from None
 
     def _by_position(self, items: list[Raw]) -> dict[str, object]:
         fields: dict[str, object] = dict(zip(self._positional, items, strict=False))
         if rest := items[len(self._positional) :]:
             if self._var_positional is None:
-                raise ValueError(f"{len(items)} positional arguments are too many")
+                raise PayloadError(f"{len(items)} positional arguments are too many")
             fields[self._var_positional] = rest
         return fields
 
@@ -251,7 +255,7 @@ class Codec:
         for name, value in bound.items():
             where = f"task {self.name}, parameter {name}"
             if name not in self._decoders:
-                raise PayloadError(f"{where}: there is no such parameter, given {shown(value)}")
+                raise PayloadError(f"{where}: there is no such parameter")
             encode_value(value, self._decoders[name], self._hints[name], where)
         if missing := self._required - bound.keys():
             raise PayloadError(f"{self._shape}: {min(missing)} is missing")
@@ -267,7 +271,7 @@ def encode_plain(args: Sequence[object] | None, kwargs: Mapping[str, object] | N
     if args and kwargs:
         raise PayloadError(
             "a payload made without the task's function holds positional or keyword arguments, "
-            f"not both, given {shown(args)} and {shown(kwargs)}"
+            f"not both, given {len(args)} and {len(kwargs)} of them"
         )
     value: object = list(args) if args else dict(kwargs or {})
     return encode_value(value, PLAIN_DECODER, Any, "arguments", outer=0)

@@ -15,6 +15,7 @@ from rota.errors import PayloadError
 from rota.jobspec import Header, decode_header
 from rota.limits import Rate
 from rota.timing import Backoff, BackoffRule
+from rota.travel import misfit
 
 Outcome = Literal["created", "duplicate", "lane_full", "lane_broken"]
 Answer = Literal["ok", "settled", "lost"]
@@ -123,7 +124,7 @@ def parse_record(record: bytes) -> Record:
         header = decode_header(head)
         place, enqueued = int(prefix[:17]), int(prefix[32:]) / 1000
     except (msgspec.DecodeError, ValueError) as error:
-        raise PayloadError(f"the record's header cannot be read: {error}") from None
+        raise PayloadError(f"the record's header cannot be read: {misfit(error)}") from None
     return Record(header, place, enqueued, payload)
 
 

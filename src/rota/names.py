@@ -150,13 +150,18 @@ def as_name(value: object, what: str) -> str:
     checked here.
     """
     if isinstance(value, str) and value:
-        return str.__str__(value)
+        name = str.__str__(value)
+        if complaint := _complaint(name, MAX_NAME_BYTES):
+            raise ConfigError(f"{what}: expected {_rule(MAX_NAME_BYTES)}, given {complaint}")
+        return name
     if isinstance(value, int) and not isinstance(value, bool):
         if value.bit_length() <= _MAX_NAME_BITS:
             return int.__repr__(value)
     elif isinstance(value, UUID):
         return str(value)
-    raise ConfigError(f"{what}: expected non-empty text, an int or a UUID, given {shown(value)}")
+    raise ConfigError(
+        f"{what}: expected non-empty text, an int or a UUID, given a {type(value).__name__}"
+    )
 
 
 def _text(value: object, what: str, limit: int = MAX_NAME_BYTES) -> str:
@@ -170,13 +175,16 @@ def _text(value: object, what: str, limit: int = MAX_NAME_BYTES) -> str:
             return name
     else:
         complaint = f"a {type(value).__name__}"
-    raise ConfigError(
-        f"{what}: expected 1-{limit} bytes of text without control characters, "
-        f"given {complaint}: {shown(value)}"
-    )
+    raise ConfigError(f"{what}: expected {_rule(limit)}, given {complaint}: {shown(value)}")
+
+
+def _rule(limit: int) -> str:
+    return f"1-{limit} bytes of text without control characters"
 
 
 def _complaint(name: str, limit: int) -> str | None:
+    if name.isascii() and name.isprintable() and 0 < len(name) <= limit:
+        return None
     if not name:
         return "nothing"
     try:

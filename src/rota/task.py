@@ -132,13 +132,15 @@ class TaskHome:
     def check_specs(self, specs: Iterable[JobSpec]) -> Iterator[JobSpec]:
         """The specs, each checked as it is taken."""
         if not isinstance(specs, Iterable):
-            raise ConfigError(f"expected an iterable of rota.JobSpec, given {shown(specs)}")
+            raise ConfigError(
+                f"expected an iterable of rota.JobSpec, given a {type(specs).__name__}"
+            )
         return map(self.check_spec, specs)
 
     def check_spec(self, spec: JobSpec) -> JobSpec:
         if not isinstance(spec, JobSpec):
             raise ConfigError(
-                f"expected a rota.JobSpec (task.spec(…)), given {shown(spec)}; "
+                f"expected a rota.JobSpec (task.spec(…)), given a {type(spec).__name__}; "
                 "a job is enqueued by its task, too: await task.enqueue(…)"
             )
         check_size(spec.payload, self.max_payload)

@@ -41,25 +41,27 @@ def encode_value(
 ) -> bytes:
     """`value` as JSON, for a place with `outer` levels of the payload around it.
 
-    PayloadError says `where`, what `hint` expects, what was given and why that cannot travel.
+    PayloadError says `where`, what `hint` expects, of which type the value is and why that cannot
+    travel. It never says the value: errors are logged, kept and shown, where arguments may not be.
     """
     try:
         payload = ENCODER.encode(value)
         reason = _TOO_DEEP if is_too_deep(payload, outer) else None
-        if reason is None and not _same(value, decoder.decode(payload)):
-            reason = f"comes back as {shown(decoder.decode(payload))}"
+        if reason is None and not _same(value, back := decoder.decode(payload)):
+            other = "another" if type(back) is type(value) else "a"
+            reason = f"comes back as {other} {type(back).__name__}"
     except RecursionError:
         reason = _TOO_DEEP
     except UnicodeEncodeError:
         reason = "text with a lone surrogate"
     except Exception as exc:
-        reason = reason_of(exc).removesuffix(" - at `$`")
+        reason = misfit(exc)
     if reason is None:
         return payload
     if reason is not _TOO_DEEP and _holds_nonfinite(value):
         reason = "NaN and infinity cannot travel"
     expected = PLAIN if hint is Any else _spelled(hint)
-    raise PayloadError(f"{where}: expected {expected}, given {shown(value)}: {reason}")
+    raise PayloadError(f"{where}: expected {expected}, given a {type(value).__name__}: {reason}")
 
 
 def decoder_of(hint: Any, where: str) -> msgspec.json.Decoder[Any]:
@@ -111,6 +113,38 @@ def reason_of(exc: Exception) -> str:
     """Why, in bounded length."""
     text = str(exc) or type(exc).__name__
     return text if len(text) <= MAX_REASON else text[:MAX_REASON] + "..."
+
+
+_SAFE = re.compile(
+    r"(Expected |Object (missing|contains) |JSON is malformed|Input data was truncated|"
+    r"Number out of range|Invalid (RFC3339|ISO8601|UUID|decimal|base64|UTF-8|utf-8)|"
+    r"(Encoding )?objects of type |Only |Can't encode |Integer |"
+    r"Exceeds the limit|maximum recursion ).*",
+    re.DOTALL,
+)
+"""How reasons begin that say types, names of fields and places only."""
+_ABOUT_VALUE = re.compile(r"Invalid (enum )?value")
+_PLACE = re.compile(r" - at (`[^`]*`(?: in `[^`]*`)?)\Z")
+
+
+def misfit(exc: Exception) -> str:
+    """Why a value does not fit: what was expected and where, in bounded length, never the value.
+
+    What a validator of the user's says may hold anything, and so is left out.
+    """
+    if isinstance(exc, PayloadError):
+        return str(exc)
+    text, cause = str(exc), exc.__cause__
+    place = found[0] if (found := _PLACE.search(text)) and found[1] != "`$`" else ""
+    if cause is None and (safe := _SAFE.fullmatch(_PLACE.sub("", text))):
+        reason = safe[0]
+    elif cause is None and (about := _ABOUT_VALUE.match(text)):
+        reason = about[0]
+    elif isinstance(cause, PayloadError):
+        reason = str(cause)
+    else:
+        reason = type(cause or exc).__name__
+    return f"{reason[:MAX_REASON]}{place[:MAX_REASON]}"
 
 
 def is_too_deep(payload: bytes, outer: int = 0) -> bool:
@@ -201,6 +235,8 @@ class _Model(Protocol):
     @classmethod
     def model_validate_json(cls, data: bytes) -> object: ...
 
+    model_fields: typing.ClassVar[dict[str, Any]]
+
 
 def _is_model(cls: object) -> typing.TypeGuard[type[_Model]]:
     return hasattr(cls, "model_validate") and hasattr(cls, "model_fields")
@@ -223,9 +259,24 @@ def encode_model(value: object) -> object:
 
 def decode_model(cls: type, value: object) -> object:
     """The model of a decoded value, validated."""
-    if _is_model(cls):
+    if not _is_model(cls):
+        return value
+    try:
         return cls.model_validate_json(msgspec.json.encode(value))
-    return value
+    except ValueError as exc:
+        raise PayloadError(_misfit_of_model(cls, exc)) from None
+
+
+def _misfit_of_model(cls: type[_Model], exc: ValueError) -> str:
+    """What kinds of errors pydantic found, and in which of the model's fields."""
+    found: list[dict[str, Any]] = getattr(exc, "errors", list)()
+    fields: dict[str, Any] = cls.model_fields
+    known = {*fields, *(getattr(field, "alias", None) for field in fields.values())}
+    told = []
+    for one in found:
+        first = next(iter(one["loc"]), None)
+        told.append(f"{one['type']} in {first}" if first in known else str(one["type"]))
+    return f"{cls.__name__}: {', '.join(dict.fromkeys(told)) or type(exc).__name__}"
 
 
 ENCODER = msgspec.json.Encoder(enc_hook=encode_model)

@@ -97,7 +97,7 @@ def test_whoever_asks_for_attributes_finds_those_there_are() -> None:
 @pytest.mark.parametrize(
     ("args", "kwargs", "said"),
     [
-        ((charge, "t7"), {}, "task orders.charge>.*await task.enqueue(…)"),
+        ((charge, "t7"), {}, "given a Task.*await task.enqueue(…)"),
         ((charge,), {"tenant": "t7"}, "await task.enqueue(…)"),
         ((add, 1), {}, "await task.enqueue(…)"),
         (("charge", "t7"), {}, "expected a rota.JobSpec"),
