@@ -227,15 +227,13 @@ def _holds_nonfinite(value: object) -> bool:
 
 
 class _Model(Protocol):
-    model_fields: ClassVar[Mapping[str, object]]
+    model_fields: ClassVar[Mapping[str, Any]]
     model_extra: dict[str, object] | None
 
     def model_dump(self, *, mode: str, by_alias: bool, round_trip: bool) -> object: ...
 
     @classmethod
     def model_validate_json(cls, data: bytes) -> object: ...
-
-    model_fields: typing.ClassVar[dict[str, Any]]
 
 
 def _is_model(cls: object) -> typing.TypeGuard[type[_Model]]:
@@ -270,7 +268,7 @@ def decode_model(cls: type, value: object) -> object:
 def _misfit_of_model(cls: type[_Model], exc: ValueError) -> str:
     """What kinds of errors pydantic found, and in which of the model's fields."""
     found: list[dict[str, Any]] = getattr(exc, "errors", list)()
-    fields: dict[str, Any] = cls.model_fields
+    fields = cls.model_fields
     known = {*fields, *(getattr(field, "alias", None) for field in fields.values())}
     told = []
     for one in found:

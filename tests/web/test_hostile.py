@@ -7,14 +7,18 @@ import json
 import re
 from collections.abc import AsyncIterator
 from html.parser import HTMLParser
+from typing import Any, get_args
 
 import pytest
 
 import rota
+from rota.model import JobState
 from rota.names import visible as visible_text
+from rota.web.payload import shown_error
 from tests.support.queues import open_queue, spec
 from tests.support.servers import Server
 from tests.support.waiting import eventually_async
+from tests.web.conftest import REFUSED
 from tests.web.visits import PAGES, Visit, visible, visiting
 
 EVIL = "\"><img src=x onerror=alert(1)>'<script>alert(2)</script>{{71*73}}${71*73}</pre>"
@@ -187,6 +191,153 @@ async def test_secrets_are_masked_by_the_hook(queue: rota.Queue) -> None:
     assert "1000000000000000000001" in shown
     assert "4711" not in shown + crashed
     assert "the redaction hook failed" in crashed
+
+
+NUMBER = "4711-0815-4712-0816"
+HIDDEN = "not shown: the redaction hook"
+
+
+def masking(task: str, arguments: Any) -> Any:
+    return {**arguments, "card": "****"}
+
+
+@pytest.fixture
+async def failing(queue: rota.Queue) -> AsyncIterator[rota.Queue]:
+    """Jobs whose errors hold an argument, wherever an error is shown."""
+    error = REFUSED.replace("card 4711 refused", f"card {NUMBER} of ann is refused, asks for 12")
+    payload = json.dumps({"card": NUMBER, "name": "ann"}).encode()
+    fields: dict[str, Any] = {"task": "pay", "payload": payload}
+    states = ("dead", "delayed", "running", "waiting")
+    await queue.enqueue_many([spec("a", id=state, **fields) for state in states])
+    hold = rota.JobSpec(lane="a", id="hold", ordering_key="k", on_dead="hold", **fields)
+    wait = rota.JobSpec(lane="a", id="wait", ordering_key="w", **fields)
+    behind = [spec("a", id=f"behind-{key}", ordering_key=key, **fields) for key in "kw"]
+    await queue.enqueue_many([hold, wait, *behind])
+    async with queue.consumer() as consumer:
+        for job in await consumer.claim(6):
+            if job.id in ("dead", "hold"):
+                await consumer.bury(job, error)
+            else:
+                await consumer.retry(job, error=error, delay=600)
+        for id in states[2:]:
+            await queue.job(id).retry()
+        assert [job.id for job in await consumer.claim(1)] == ["running"]
+        yield queue
+
+
+async def every_text_with_an_error(visit: Visit) -> dict[str, str]:
+    pages: list[tuple[str, dict[str, str]]] = [(page, {}) for page in PAGES]
+    pages += [("lane", {"name": "a"}), ("lanes", {"order": "all"})]
+    pages += [("jobs", {"state": state, "lane": "a"}) for state in get_args(JobState)]
+    ids = ("dead", "delayed", "waiting", "running", "hold", "wait", "behind-k", "behind-w")
+    pages += [("job", {"id": id}) for id in ids]
+    return {f"{page} {given}": await visit.read(page, **given) for page, given in pages}
+
+
+async def test_what_is_masked_is_masked_in_errors(failing: rota.Queue) -> None:
+    async with visiting(failing) as visit:
+        bare = await every_text_with_an_error(visit)
+    with_error = [page for page, text in bare.items() if "is refused" in text]
+    assert len(with_error) >= 11, with_error
+    async with visiting(failing, redact=masking) as visit:
+        masked = await every_text_with_an_error(visit)
+    for page, text in masked.items():
+        assert "4711" not in text, page
+    for page in with_error:
+        if not page.startswith("sequences"):
+            assert "card **** of ann is refused" in visible(masked[page]), page
+
+
+def drops(task: str, arguments: Any) -> Any:
+    return {"name": arguments["name"]}
+
+
+def changes_in_place(task: str, arguments: Any) -> Any:
+    arguments["card"] = "****"
+    return arguments
+
+
+def reads_the_text(task: str, arguments: Any) -> Any:
+    text = arguments.get("__error__", "").replace("for 12", "for a code")
+    return {**arguments, "card": "****", "__error__": text}
+
+
+def fails(task: str, arguments: Any) -> Any:
+    raise KeyError(task)
+
+
+@pytest.mark.parametrize(
+    ("hook", "shown"),
+    [
+        (masking, "card **** of ann is refused, asks for 12"),
+        (changes_in_place, "card **** of ann is refused, asks for 12"),
+        (reads_the_text, "card **** of ann is refused, asks for a code"),
+        (drops, HIDDEN),
+        (fails, HIDDEN),
+        (lambda *_: None, HIDDEN),
+        (lambda *_: "hidden", HIDDEN),
+        (lambda task, arguments: {**arguments, "card": "", "__error__": 5}, HIDDEN),
+    ],
+)
+async def test_what_hooks_may_do_with_errors(failing: rota.Queue, hook: Any, shown: str) -> None:
+    async with visiting(failing, redact=hook) as visit:
+        for page, given in (("job", {"id": "dead"}), ("dead", {}), ("sequences", {})):
+            text = await visit.read(page, **given)
+            assert shown in visible(text) or (page == "sequences" and HIDDEN not in shown)
+            assert "4711" not in text
+            assert "__error__" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "shown"),
+    [
+        ({"card": "A\tb'c"}, 'ValueError: "A\\tb\'c"', 'ValueError: "****"'),
+        ({"card": "Zoë"}, 'no {"card": "Zo\\u00eb"}', 'no {"card": "****"}'),
+        ({"card": 1234567}, "of 1,234,567 or 1234567", "of **** or ****"),
+        ({"card": "geheim"}, "GEHEIM!", "****!"),
+        ({"card": 7}, "7 of 77 and a7", "**** of 77 and a7"),
+        ({"card": {"n": ["4711", {"pin": 815}]}}, "4711 and 815", "**** and ****"),
+        ({"card": "x" * 3000}, "cut " + "x" * 30, "cut ****"),
+        ({"card": "x" * 60_000}, "cut xx", "not shown"),
+        ({"card": "ann", "name": "ann"}, "ann", "ann"),
+        (["4711"], "IndexError: 4711", HIDDEN),
+        ("4711", "4711", HIDDEN),
+    ],
+)
+async def test_how_a_value_is_found_in_an_error(arguments: Any, error: str, shown: str) -> None:
+    told = shown_error("pay", json.dumps(arguments).encode(), error, masking)
+    assert told is not None
+    assert told.startswith(shown)
+
+
+async def test_a_job_that_could_not_be_read_tells_nothing_of_its_arguments(
+    queue: rota.Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    @queue.task
+    async def pay(card: int) -> None: ...
+
+    payloads = (b'{"card":"secret4711"}', b'["secret4711"]', b'"secret4711', b"secret4711")
+    ids = [f"{n}-1" for n in range(len(payloads))]
+    jobs = [spec("a", "pay", id=id, payload=p) for id, p in zip(ids, payloads, strict=True)]
+    await queue.enqueue_many(jobs)
+    with caplog.at_level("INFO"):
+        async with rota.Worker(queue):
+
+            async def all_dead() -> bool:
+                return (await queue.info()).dead == len(ids)
+
+            await eventually_async(all_dead, "they are not buried")
+    assert "does not fit" in caplog.text
+    assert "4711" not in caplog.text
+    async with visiting(queue, redact=lambda task, arguments: "hidden") as visit:
+        for page, given in (
+            ("dead", {}),
+            ("jobs", {"state": "dead"}),
+            *(("job", {"id": id}) for id in ids),
+        ):
+            assert "4711" not in await visit.read(page, **given), page
+    async with visiting(queue) as visit:
+        assert "4711" not in await visit.read("dead")
 
 
 async def test_a_damaged_record_is_shown_as_it_is(queue: rota.Queue, valkey: Server) -> None:

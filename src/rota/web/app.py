@@ -57,8 +57,10 @@ def dashboard(
     here, for a dashboard behind an application's own login. `lane_scope(request)` gives the lanes
     a visitor is kept to, at most 100, or None for all; who is kept to some acts on their jobs, and
     on the lanes themselves (`lane.pause`, `lane.set`) only where `authorize` says so.
-    `redact(task, arguments)` gives what to show of a job's arguments. Other hooks may be async.
-    Every change is a line of the logger `rota.audit`. Raises ConfigError.
+    `redact(task, arguments)` gives what to show of a job's arguments, a dict; the text of its error
+    is among them as `__error__`. What the hook masks of the arguments is masked in that text too;
+    where it fails nothing is shown. Other hooks may be async. Every change is a line of the logger
+    `rota.audit`. Raises ConfigError.
 
     `trusted_hosts`: the names it is reached by, such as "queue.example", "*.example" for all below
     one, or "*". Without `auth` and `authorize` it answers only to these, to addresses and to

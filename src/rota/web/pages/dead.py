@@ -9,7 +9,7 @@ from typing import Any
 
 from rota.model import JobInfo
 from rota.web.pages.listing import Filter, asked, following
-from rota.web.payload import one_line
+from rota.web.payload import one_line, with_shown_error
 from rota.web.view import View
 
 LOOKED_AT = 1000
@@ -66,7 +66,10 @@ async def _look(view: View, wanted: Filter) -> tuple[list[JobInfo], str | None]:
         page = await view.queue.jobs(
             "dead", lane=wanted.lane, task=wanted.task, cursor=cursor, limit=PAGE
         )
-        found += [replace(job, payload=b"") for job in page.jobs]
+        found += [
+            replace(with_shown_error(job, view.site.redact, brief=True), payload=b"")
+            for job in page.jobs
+        ]
         cursor = page.cursor
         late = time.monotonic() - began > TIME_S
         if cursor is None or len(found) >= LOOKED_AT or late:

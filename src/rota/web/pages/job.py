@@ -7,7 +7,7 @@ from typing import Any
 from rota import names
 from rota.web.access import Refused
 from rota.web.pages.explained import as_seen
-from rota.web.payload import shown_payload
+from rota.web.payload import shown_payload, with_shown_error
 from rota.web.view import View
 
 
@@ -19,7 +19,7 @@ async def facts(view: View) -> dict[str, Any]:
         raise Refused(404, f"There is no job {id}: never enqueued, done, or deleted.")
     explained = await handle.explain()
     return {
-        "job": info,
-        "explained": explained and as_seen(view, explained),
+        "job": with_shown_error(info, view.site.redact),
+        "explained": explained and as_seen(view, explained, info),
         "payload": shown_payload(info.task, info.payload, view.site.redact),
     }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rota import names
 from rota.listing import JobsPage
 from rota.model import JobState
+from rota.web.payload import with_shown_error
 from rota.web.view import View
 
 ROWS = 50
@@ -53,4 +54,5 @@ async def jobs_of(view: View, state: JobState, wanted: Filter) -> JobsPage:
     page = await view.queue.jobs(
         state, lane=wanted.lane, task=wanted.task, cursor=wanted.cursor, limit=ROWS
     )
-    return replace(page, cursor=following(view, page.cursor))
+    jobs = [with_shown_error(job, view.site.redact, brief=True) for job in page.jobs]
+    return JobsPage(jobs, following(view, page.cursor))
