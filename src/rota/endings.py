@@ -8,7 +8,7 @@ from typing import TypeAlias, assert_never
 import msgspec
 
 from rota.errors import ConfigError
-from rota.failure import CUT, headline
+from rota.failure import brief, report
 from rota.model import Action, Job, Settlement, process_name
 from rota.signals import Bury, RateLimited, Release, Retry
 from rota.timing import backoff_delay, milliseconds
@@ -26,6 +26,11 @@ class Failed(Retry):
     def __init__(self, *, error: str, kind: str) -> None:
         super().__init__(error=error)
         self.kind = kind
+
+    @classmethod
+    def by(cls, error: BaseException) -> Failed:
+        """What was raised, with its traceback."""
+        return cls(error=report(error), kind=type(error).__qualname__)
 
 
 class Stopped(Release):
@@ -46,19 +51,8 @@ _to_json = msgspec.json.Encoder().encode
 
 def error_text(error: str) -> str:
     """What is kept with a failed job: the error, bounded, and who had it."""
-    bounded = error.encode("utf-8", "replace").decode("utf-8")
-    if len(bounded) > ERROR_MAX:
-        bounded = _cut(bounded)
+    bounded = brief(error, ERROR_MAX).encode("utf-8", "replace").decode("utf-8")
     return _to_json({"error": bounded, "worker": process_name()}).decode()
-
-
-def _cut(error: str) -> str:
-    """Its beginning and its end; what it comes to is kept, wherever it stands."""
-    half, what = ERROR_MAX // 2, headline(error)[: ERROR_MAX // 4]
-    cut = f"{error[:half]}\n{CUT}\n{error[-half:]}"
-    if headline(cut).startswith(what):
-        return cut
-    return f"{error[:half]}\n{CUT}\n{what}\n{CUT}\n{error[len(what) - half :]}"
 
 
 def burial(id: str, delivery: str, reason: str, *, hold: bool) -> Settlement:

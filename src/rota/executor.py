@@ -7,7 +7,6 @@ import contextvars
 import inspect
 import logging
 import time
-import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 
@@ -66,20 +65,20 @@ class Executor:
         except TimeoutError as error:
             if scope is not None and scope.expired():
                 return Failed(error=f"timed out after {job.timeout:g} s", kind="TimeoutError")
-            return _failure(error)
+            return Failed.by(error)
         except asyncio.CancelledError:
             current = asyncio.current_task()
             if current is not None and current.cancelling():
                 raise
             return Failed(error="the handler cancelled itself", kind="CancelledError")
         except Exception as error:
-            return _failure(error)
+            return Failed.by(error)
         except GeneratorExit as error:
             if _CURRENT.get(None) is not job:
                 raise  # not the handler's own: what is left of an ended loop is closed
-            return _failure(error)
+            return Failed.by(error)
         except BaseException as error:  # SystemExit, or what other libraries raise past Exception
-            return _failure(error)
+            return Failed.by(error)
         finally:
             self._awaited.discard(job)
         return None
@@ -135,9 +134,4 @@ def _call(job: Job, task: AnyTask) -> object:
 def _ending(signal: Signal) -> Ending:
     if isinstance(signal, Retry | Release | RateLimited | Bury):
         return signal
-    return Failed(error=repr(signal), kind=type(signal).__qualname__)
-
-
-def _failure(error: BaseException) -> Failed:
-    text = "".join(traceback.format_exception(error)).strip()
-    return Failed(error=text, kind=type(error).__qualname__)
+    return Failed.by(signal)

@@ -27,6 +27,8 @@ _MAX_NAME_BITS = 700
 
 def shown(value: object) -> str:
     """`repr(value)` for an error message: bounded, and safe for any object."""
+    if isinstance(value, bytes | bytearray):
+        value = value[:SHOWN_CHARS]  # the others it cuts itself, before it looks at them
     short = reprlib.Repr()
     short.maxstring = short.maxother = short.maxlong = SHOWN_CHARS
     try:

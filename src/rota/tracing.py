@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from rota.endings import Ending, Failed, Stopped
-from rota.failure import headline
+from rota.failure import REPORT_MAX, brief, headline
 from rota.jobspec import JobSpec
 from rota.model import Job
 from rota.signals import Bury, RateLimited, Release, Retry
@@ -195,7 +195,11 @@ def end(span: Span, job: Job, ending: Ending) -> None:
     span.set_status(StatusCode.ERROR, message)
     span.add_event(
         "exception",
-        {"exception.type": kind, "exception.message": message, "exception.stacktrace": error},
+        {
+            "exception.type": kind,
+            "exception.message": message,
+            "exception.stacktrace": brief(error, REPORT_MAX),
+        },
     )
 
 

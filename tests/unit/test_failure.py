@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Callable
 
@@ -9,8 +10,8 @@ import msgspec
 import pydantic
 import pytest
 
-from rota.endings import ERROR_MAX, error_text
-from rota.failure import headline
+from rota.endings import ERROR_MAX, Failed, error_text
+from rota.failure import REPORT_MAX, headline, report
 
 
 class Model(pydantic.BaseModel):
@@ -155,3 +156,154 @@ def test_a_long_error_keeps_its_headline_when_it_is_cut() -> None:
         kept = msgspec.json.decode(error_text(text(caught(function))))["error"]
         assert headline(kept) == expected
         assert len(kept) <= ERROR_MAX + len("\n…\n\n…\n")
+
+
+# ── of any size ─────────────────────────────────────────────────────────────────────────────────
+
+
+def raised(error: Exception) -> Exception:
+    def function() -> None:
+        raise error
+
+    return caught(function)
+
+
+def lines(n: int) -> Exception:
+    return raised(ValueError("what it is\n" + "detail\n" * n))
+
+
+def a_line(n: int) -> Exception:
+    return raised(ValueError("what it is\n" + "x" * n))
+
+
+def frames(n: int) -> Exception:
+    return raised(ValueError("what it is\n" + '  File "some.py", line 3, in there\n' * n))
+
+
+def blanks(n: int) -> Exception:
+    return raised(ValueError("what it is\n" + " " * n + "\n" * n))
+
+
+def notes(n: int) -> Exception:
+    error = ValueError("what it is")
+    for _ in range(n):
+        error.add_note("a note")
+    return raised(error)
+
+
+def a_note(n: int) -> Exception:
+    error = ValueError("what it is")
+    error.add_note("a note\n" * n)
+    return raised(error)
+
+
+def members(n: int) -> Exception:
+    one = raised(ValueError("one of them"))
+    return raised(ExceptionGroup("what it is", [one, *(ValueError(str(i)) for i in range(n))]))
+
+
+def nested(n: int) -> Exception:
+    error = ExceptionGroup("inner", [ValueError("x")])
+    for _ in range(n):
+        error = ExceptionGroup("inner", [error, error])
+    return raised(ExceptionGroup("what it is", [error]))
+
+
+def causes(n: int) -> Exception:
+    error = raised(ValueError("the first"))
+    for number in range(n):
+        follower = ValueError(f"number {number}")
+        follower.__cause__ = error
+        error = follower
+    last = ValueError("what it is")
+    last.__context__ = error
+    return raised(last)
+
+
+def stack(n: int) -> Exception:
+    def deep(left: int) -> None:
+        if left:
+            deep(left - 1)
+        raise ValueError("what it is")
+
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit + n)
+    try:
+        return caught(lambda: deep(n))
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+HUGE = (lines, a_line, frames, blanks, notes, a_note, members, nested, causes, stack)
+
+
+def work(function: Callable[[], object]) -> int:
+    """How many calls it makes, of Python's functions and of C's: no clock tells."""
+    calls = 0
+
+    def count(_frame: object, event: str, _arg: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize("huge", HUGE)
+def test_the_work_for_an_exception_does_not_grow_with_it(
+    huge: Callable[[int], Exception],
+) -> None:
+    def tell(error: Exception) -> None:
+        ending = Failed.by(error)
+        assert ending.error is not None
+        headline(ending.error)
+        error_text(ending.error)
+
+    large, larger = huge(5_000), huge(40_000)
+    tell(large)  # reads the source
+    assert work(lambda: tell(larger)) <= 1.2 * work(lambda: tell(large))
+
+
+@pytest.mark.parametrize("huge", [one for one in HUGE if one is not frames])
+def test_an_exception_of_any_size_keeps_its_headline(huge: Callable[[int], Exception]) -> None:
+    told = report(huge(5_000))
+    assert len(told) <= REPORT_MAX + 1000
+    first = headline(told)
+    assert first.removesuffix(" sub-exceptions)").rstrip("(0123456789 ") in (
+        "ValueError: what it is",
+        "ExceptionGroup: what it is",
+        "ExceptionGroup: what it is (1 sub-exception)",
+    )
+    kept = msgspec.json.decode(error_text(told))["error"]
+    assert headline(kept) == first
+    assert len(kept) <= ERROR_MAX + len("\n…\n\n…\n")
+
+
+@pytest.mark.parametrize("line", ["\n", "x", "x\n", " ", 'File "a", line 1\n', "…\n", "+ | "])
+def test_the_work_for_a_text_does_not_grow_with_it(line: str) -> None:
+    def tell(error: str) -> None:
+        assert len(error_text(error)) <= 3 * ERROR_MAX
+        assert len(headline(error)) <= 1000
+
+    assert work(lambda: tell(line * 1_600_000)) <= 1.2 * work(lambda: tell(line * 200_000))
+
+
+def test_an_exception_that_cannot_say_what_it_is_is_reported() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise SystemExit
+
+        __repr__ = __str__
+
+    assert headline(report(raised(Mute()))).endswith("Mute: <exception str() failed>")
+
+
+def test_a_usual_exception_is_reported_as_python_shows_it() -> None:
+    for function, _ in CASES:
+        if function is not too_deep:
+            error = caught(function)
+            assert report(error) == text(error).strip()
