@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import time
 
 from rota.meter import SILENT, Observer
+from rota.telling import Logger, safely
 from rota.timing import Sparingly
 
-logger = logging.getLogger("rota.worker")
+logger = Logger("rota.worker")
 
 PATIENCE_S = 3.0
 """How long an answer may take until the server counts as gone."""
@@ -31,14 +31,16 @@ class Contact:
         asked_at, self._asked_at = self._asked_at, None
         self._failing_since = None
         if asked_at is not None:
-            self.observer.called(script, time.monotonic() - asked_at)
+            with safely:
+                self.observer.called(script, time.monotonic() - asked_at)
 
     def dropped(self) -> None:
         """Nobody waits for the answer any more."""
         self._asked_at = None
 
     def failed(self, error: Exception) -> None:
-        self.observer.failed()
+        with safely:
+            self.observer.failed()
         if self._failing_since is None:
             self._failing_since = time.monotonic()
         if self._logs.allows("queue", error):

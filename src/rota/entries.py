@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
 from rota import joblog
 from rota.deliveries import Deliveries
-from rota.endings import Unstarted
+from rota.endings import Failed, Unstarted
 from rota.executor import Executor
 from rota.model import Job
 from rota.runner import Runner
 from rota.settling import Settling
-from rota.signals import Retry
+from rota.telling import Logger
 
-logger = logging.getLogger("rota.worker")
+logger = Logger("rota.worker")
 
 SUSPECT_PAUSE_S = 1.0
 """How long a job with a death behind it waits for another such job that runs here; then it is
@@ -119,7 +118,7 @@ class Entries:
                 if entry[0].suspect:
                     await self._run_suspect(entry)
                 else:
-                    self._settling.end(entry[0], await self._runner.run(entry[0]))
+                    await self._runner.run(entry[0])
                 if len(entry) == 1:
                     break
                 await self._go_on(entry)
@@ -173,8 +172,10 @@ class Entries:
             return
         try:
             may_begin = await self._may_begin(job) and not self._lease_is_over()
-            ending = await self._runner.run(job) if may_begin else Unstarted()
-            self._settling.end(job, ending)
+            if may_begin:
+                await self._runner.run(job)
+            else:
+                self._settling.end(job, Unstarted())
             await self._until_accepted(entry)
         finally:
             self._executor.suspect.release()
@@ -187,13 +188,13 @@ class Entries:
         self._freed()
 
     def _failed(self, job: Job, error: Exception) -> None:
+        self._settling.end(job, Failed.by(error))
         logger.error(
             "running job %s failed",
             job.id,
             exc_info=error,
             extra=joblog.fields(self._queue, job),
         )
-        self._settling.end(job, Retry(error=repr(error)))
 
     def _never_ran(self, ended: _Task) -> None:
         for job, task in list(self._tasks.items()):

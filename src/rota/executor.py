@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
@@ -14,8 +13,9 @@ from rota.endings import Ending, Failed
 from rota.model import Job
 from rota.signals import Bury, RateLimited, Release, Retry, Signal
 from rota.task import AnyTask
+from rota.telling import Logger
 
-logger = logging.getLogger("rota.executor")
+logger = Logger("rota.executor")
 
 THREADS = "rota-job"
 """How the names of threads that run handlers begin."""

@@ -84,8 +84,7 @@ def _last_exception(lines: list[str]) -> list[str]:
         if lines[n] in _CHAINED and any(line.strip() for line in lines[n + 1 :]):
             lines = lines[n + 1 :]
             break
-    while len(lines) > 1 and not lines[0].strip():
-        lines = lines[1:]
+    lines = lines[next((n for n, line in enumerate(lines) if line.strip()), len(lines) - 1) :]
     members = next((n for n, line in enumerate(lines) if _MEMBERS.match(line)), None)
     if _GROUP.match(lines[0]) or (members is not None and _BESIDE.match(lines[0])):
         return [_BESIDE.sub("", line, count=1) for line in lines[:members]]

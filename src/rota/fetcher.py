@@ -28,6 +28,7 @@ from rota.queue import Queue
 from rota.runner import Runner
 from rota.settling import Batch, Settling, Tally
 from rota.slots import Slots
+from rota.telling import safely
 
 FIRST_PAUSE_S = 0.05
 MAX_PAUSE_S = 2.0
@@ -70,7 +71,13 @@ class Fetcher:
             on_asked=self._on_asked,
             on_order=obey,
         )
-        self._runner = Runner(queue.name, executor=executor, find_task=queue.find_task, state=state)
+        self._runner = Runner(
+            queue.name,
+            executor=executor,
+            find_task=queue.find_task,
+            state=state,
+            end=self._settling.end,
+        )
         self._entries = Entries(
             queue.name,
             runner=self._runner,
@@ -261,7 +268,8 @@ class Fetcher:
                 self._appetite.failed(want)
             raise
         self._contact.answered("exchange")
-        self.observer.claimed(unread.reply)
+        with safely:
+            self.observer.claimed(unread.reply)
         return unread
 
     async def _beat(self) -> None:
@@ -304,7 +312,8 @@ class Fetcher:
         """The jobs are others' now: their handlers are cancelled, their endings not sent."""
         self._settling.lose()
         self._contact.dropped()
-        self.observer.lease_lost()
+        with safely:
+            self.observer.lease_lost()
         self.cancel_running()
         self._woken.set()
 

@@ -14,8 +14,9 @@ from rota.failure import headline
 from rota.model import Job
 from rota.names import visible
 from rota.signals import Bury, RateLimited, Release, Retry
+from rota.telling import Logger, safely
 
-logger = logging.getLogger("rota.job")
+logger = Logger("rota.job")
 
 FIELDS = ("queue", "job", "task", "lane", "ordering_key", "attempt", "seconds", "outcome")
 
@@ -42,15 +43,16 @@ def tell(queue: str, job: Job, ending: Ending, seconds: float) -> None:
     level = logging.WARNING if _is_trouble(ending) else logging.INFO
     if not logger.isEnabledFor(level):
         return
-    outcome, text = _words(job, ending)
-    extra = fields(queue, job) | {"seconds": round(seconds, 6), "outcome": outcome}
-    logger.log(
-        level,
-        "job %s of task %s in lane %s %s (%.3f s)",
-        *map(visible, (job.id, job.task, job.lane, text)),
-        seconds,
-        extra=extra,
-    )
+    with safely:
+        outcome, text = _words(job, ending)
+        extra = fields(queue, job) | {"seconds": round(seconds, 6), "outcome": outcome}
+        logger.log(
+            level,
+            "job %s of task %s in lane %s %s (%.3f s)",
+            *map(visible, (job.id, job.task, job.lane, text)),
+            seconds,
+            extra=extra,
+        )
 
 
 def tell_refused(queue: str, id: str, job: Job | None, why: str) -> None:

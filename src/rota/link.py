@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Coroutine
 from pathlib import Path
@@ -22,9 +21,10 @@ from rota.outbox import Outbox
 from rota.scripting import LIBRARY, Library, Operation
 from rota.shares import Fairness
 from rota.store import Store
+from rota.telling import Logger
 
 T = TypeVar("T")
-logger = logging.getLogger("rota")
+logger = Logger("rota")
 
 DEFAULT_DIRECTORY = ".rota"
 

@@ -51,7 +51,7 @@ class Histogram:
 
 class Observer:
     """Is told by a worker, in its event loop, what happens to one queue's jobs. This one takes no
-    notice. Nothing it is told may be changed, and what it raises ends the worker's loop."""
+    notice. Nothing it is told may be changed; what it raises is said once to stderr."""
 
     __slots__ = ()
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-logger = logging.getLogger("rota.process")
+from rota.telling import Logger
+
+logger = Logger("rota.process")
 
 LEASH_VARIABLE = "ROTA_INTERNAL_LEASH"
 MAX_PROCESSES = 256

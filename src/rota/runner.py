@@ -1,4 +1,4 @@
-"""One run of a job's handler as the worker sees it: traced, measured, logged, and judged."""
+"""One run of a job's handler as the worker sees it: judged, settled, and told of."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from rota.meter import SILENT, Observer
 from rota.model import Job
 from rota.signals import Release, Retry
 from rota.task import AnyTask
+from rota.telling import safely
 
 
 class Runner:
-    """Runs the handlers of one queue's jobs."""
+    """Runs the handlers of one queue's jobs; an ending goes to `end` first, then it is told."""
 
     def __init__(
         self,
@@ -25,6 +26,7 @@ class Runner:
         executor: Executor,
         find_task: Callable[[str], AnyTask],
         state: object,
+        end: Callable[[Job, Ending], None],
         observer: Observer = SILENT,
     ) -> None:
         self.cancelled: set[Job] = set()
@@ -33,6 +35,7 @@ class Runner:
         self._executor = executor
         self._find_task = find_task
         self._state = state
+        self._end = end
         self._observer = observer
         self.look()
 
@@ -50,25 +53,27 @@ class Runner:
         self._traced = tracing.is_on()
         self._silent = self._observer is SILENT and not joblog.tells_all()
 
-    async def run(self, job: Job) -> Ending:
-        """Raises nothing: whatever its handler does is an ending."""
+    async def run(self, job: Job) -> None:
+        """Whatever its handler does is an ending."""
         if job.cancelled:
-            return Stopped(begun=False)
+            self._end(job, Stopped(begun=False))
+            return
         job.state = self._state
         job.begin()
         began = time.monotonic()
-        ending = await (self._run_traced(job) if self._traced else self._execute(job))
+        if self._traced:
+            with tracing.processing(self._queue, job) as span:
+                ending = await self._execute(job)
+                self._end(job, ending)
+                tracing.end(span, job, ending)
+        else:
+            ending = await self._execute(job)
+            self._end(job, ending)
         if ending is not None or not self._silent:
             took = time.monotonic() - began
-            self._observer.ran(job, took)
+            with safely:
+                self._observer.ran(job, took)
             joblog.tell(self._queue, job, ending, took)
-        return ending
-
-    async def _run_traced(self, job: Job) -> Ending:
-        with tracing.processing(self._queue, job) as span:
-            ending = await self._execute(job)
-            tracing.end(span, job, ending)
-        return ending
 
     async def _execute(self, job: Job) -> Ending:
         try:

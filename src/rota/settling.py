@@ -15,6 +15,7 @@ from rota.deliveries import Deliveries, Refused
 from rota.endings import Ending, settlement
 from rota.meter import SILENT, Observer
 from rota.model import Action, Answer, Job, Settlement
+from rota.telling import safely
 
 MAX_SETTLED = 1000
 """The most endings of either kind that travel together."""
@@ -144,7 +145,8 @@ class Settling:
                 self._tell(one.job)
             elif one.what.action == "bury" and answer != "lost":
                 self.tally.dead += 1
-                self.observer.refused()
+                with safely:
+                    self.observer.refused()
                 joblog.tell_refused(self._queue, one.what.id, one.job, one.why)
 
     def completed(self, batch: Batch, answers: Sequence[Answer]) -> None:
@@ -180,4 +182,6 @@ class Settling:
 
     def _count(self, job: Job, action: Action, answer: Answer = "lost") -> None:
         self.tally.count(action, answer)
-        self.observer.settled(job, action, answer)
+        if self.observer is not SILENT:
+            with safely:
+                self.observer.settled(job, action, answer)

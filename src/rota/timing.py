@@ -8,7 +8,6 @@ server keeps whole milliseconds. Anything doubtful (a naive datetime, a bool, Na
 from __future__ import annotations
 
 import inspect
-import logging
 import math
 import random
 import time
@@ -19,8 +18,9 @@ from typing import TypeAlias, TypeGuard
 
 from rota.errors import ConfigError
 from rota.names import shown
+from rota.telling import Logger
 
-logger = logging.getLogger("rota.timing")
+logger = Logger("rota.timing")
 
 LOG_EVERY_S = 60.0
 MAX_DELAY_S = 10 * 366 * 86400
@@ -127,7 +127,7 @@ def check_backoff(rule: object) -> None:
 
 
 def backoff_delay(rule: BackoffRule, attempt: int) -> float:
-    """Seconds to wait by `rule`; never raises.
+    """Seconds to wait by `rule`; raises nothing, whatever it does.
 
     A function's answer is taken as it is, without jitter. One that raises or answers anything
     but a valid duration gives the delay of the default `Backoff`, and an error is logged.
@@ -136,7 +136,7 @@ def backoff_delay(rule: BackoffRule, attempt: int) -> float:
         if isinstance(rule, Backoff):
             return rule.delay(attempt)
         return _answer(rule(attempt))
-    except Exception:
+    except BaseException:  # as what a handler raises past Exception
         logger.exception(
             "back-off rule %s failed at attempt %s; the default back-off is used",
             shown(rule),

@@ -19,10 +19,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from functools import lru_cache
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -31,6 +31,7 @@ from rota.failure import REPORT_MAX, brief, headline
 from rota.jobspec import JobSpec
 from rota.model import Job
 from rota.signals import Bury, RateLimited, Release, Retry
+from rota.telling import safely
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -44,7 +45,10 @@ MAX_LINKS = 128
 def is_on() -> bool:
     """Whether the application has set up a tracer provider. It cannot have without an import."""
     api = sys.modules.get("opentelemetry.trace")
-    return api is not None and _has_provider(api)
+    if api is not None:
+        with safely:
+            return _has_provider(api)
+    return False
 
 
 def _has_provider(api: ModuleType) -> bool:
@@ -69,6 +73,25 @@ def _switch(name: str, default: str) -> bool:
     return os.environ.get(name, default).lower() not in ("0", "false", "no", "off", "")
 
 
+@contextmanager
+def _span(name: str, **how: Any) -> Iterator[Span]:
+    """A span that is the current one meanwhile. Where it cannot be made, one that tells nobody."""
+    from opentelemetry.trace import INVALID_SPAN
+
+    stack = ExitStack()
+    span: Span = INVALID_SPAN
+    with safely:
+        span = stack.enter_context(_tracer().start_as_current_span(name, **how))
+    try:
+        yield span
+    except BaseException as error:
+        with safely:
+            stack.__exit__(type(error), error, error.__traceback__)
+        raise
+    with safely:
+        stack.close()
+
+
 # ── sending ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -88,9 +111,7 @@ def _sending(queue: str, spec: JobSpec) -> Iterator[JobSpec]:
 
     attributes = _of_spec(queue, "send", "send", spec)
     with (
-        _tracer().start_as_current_span(
-            f"send {queue}", kind=SpanKind.PRODUCER, attributes=attributes
-        ) as span,
+        _span(f"send {queue}", kind=SpanKind.PRODUCER, attributes=attributes) as span,
         _failing(span),
     ):
         yield _carrying(spec, span)
@@ -102,9 +123,7 @@ def _sending_many(queue: str, specs: Iterable[JobSpec]) -> Iterator[Iterable[Job
 
     attributes = _of_queue(queue, "send", "send")
     with (
-        _tracer().start_as_current_span(
-            f"send {queue}", kind=SpanKind.CLIENT, attributes=attributes
-        ) as span,
+        _span(f"send {queue}", kind=SpanKind.CLIENT, attributes=attributes) as span,
         _failing(span),
         closing(_created(queue, specs, span)) as created,
     ):
@@ -116,30 +135,36 @@ def _created(queue: str, specs: Iterable[JobSpec], batch: Span) -> Generator[Job
     from opentelemetry.trace import SpanKind
 
     count, each = 0, _switch("ROTA_TRACE_CREATE", "1")
-    tracer = _tracer()
     try:
         for spec in specs:
             count += 1
             if not each:
                 yield _carrying(spec, batch)
                 continue
-            span = tracer.start_span(
-                f"create {queue}",
-                kind=SpanKind.PRODUCER,
-                attributes=_of_spec(queue, "create", "create", spec),
-            )
-            carrying = _carrying(spec, span)
-            span.end()
-            if count <= MAX_LINKS:
-                batch.add_link(span.get_span_context())
+            carrying = spec
+            with safely:
+                span = _tracer().start_span(
+                    f"create {queue}",
+                    kind=SpanKind.PRODUCER,
+                    attributes=_of_spec(queue, "create", "create", spec),
+                )
+                carrying = _carrying(spec, span)
+                span.end()
+                if count <= MAX_LINKS:
+                    batch.add_link(span.get_span_context())
             yield carrying
     finally:
-        batch.set_attribute("messaging.batch.message_count", count)
+        with safely:
+            batch.set_attribute("messaging.batch.message_count", count)
 
 
 def _carrying(spec: JobSpec, span: Span) -> JobSpec:
     """The job with the span's context in its header, unless the user gave one."""
-    context = span.get_span_context()
+    from opentelemetry.trace import INVALID_SPAN_CONTEXT
+
+    context = INVALID_SPAN_CONTEXT
+    with safely:
+        context = span.get_span_context()
     if spec.trace is not None or not context.is_valid:
         return spec
     trace = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
@@ -152,7 +177,8 @@ def _failing(span: Span) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        span.set_attribute("error.type", type(error).__qualname__)
+        with safely:
+            span.set_attribute("error.type", type(error).__qualname__)
         raise
 
 
@@ -168,7 +194,7 @@ def processing(queue: str, job: Job) -> Iterator[Span]:
     context = trace.get_current_span(sender).get_span_context()
     attributes = _of_job(queue, job)
     joined = context.is_valid and _switch("ROTA_TRACE_PARENT", "0")
-    with _tracer().start_as_current_span(
+    with _span(
         f"process {queue}",
         context=sender if joined else _nowhere(),
         kind=trace.SpanKind.CONSUMER,
@@ -182,6 +208,11 @@ def processing(queue: str, job: Job) -> Iterator[Span]:
 
 def end(span: Span, job: Job, ending: Ending) -> None:
     """Notes how the run ended. Only a failure is an error, not what a handler asks for."""
+    with safely:
+        _note_end(span, job, ending)
+
+
+def _note_end(span: Span, job: Job, ending: Ending) -> None:
     from opentelemetry.trace import StatusCode
 
     outcome, kind, error = _outcome(ending)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
-import logging
 import os
 import time
 from collections.abc import Sequence
 
 from rota.fetcher import Fetcher
 from rota.lease import LeaseKeeper
+from rota.telling import Logger, safely
 
-logger = logging.getLogger("rota.worker")
+logger = Logger("rota.worker")
 
 WARN_AFTER_S = 5.0
 HUNG_EXIT = 70
@@ -75,7 +75,8 @@ class Watchdog:
                 "this worker ends",
                 hung,
             )
-            faulthandler.dump_traceback(all_threads=True)
+            with safely:
+                faulthandler.dump_traceback(all_threads=True)
             os._exit(HUNG_EXIT)
         elif hung > WARN_AFTER_S and not self._warned:
             self._warned = True

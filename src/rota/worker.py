@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,10 +18,11 @@ from rota.listing import Order
 from rota.meter import SILENT, Observer
 from rota.queue import Queue
 from rota.slots import Slots
+from rota.telling import Logger
 from rota.timing import seconds
 from rota.watchdog import Watchdog
 
-logger = logging.getLogger("rota.worker")
+logger = Logger("rota.worker")
 
 SETTLE_S = 1.0
 """How long a stop waits for the server to take the last endings."""

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 import rota
-from rota.meter import Observer
 from rota.worker import Drained, Worker
 from tests.conftest import PrivateServer
 from tests.support.proxy import Proxy
@@ -317,19 +316,16 @@ async def test_a_sequence_goes_on_behind_a_job_that_fails_outside_its_handler(
 ) -> None:
     starts = []
 
-    class Broken(Observer):
-        def ran(self, job: rota.Job, seconds: float) -> None:
-            if job.args == () and job.kwargs == {"n": 1}:
-                raise RuntimeError("no place to write to")
-
     @queue.task(max_attempts=1)
     async def step(n: int) -> None:
         starts.append(n)
+        if n == 1:
+            signal = rota.Bury("a reason")
+            signal.reason = None  # type: ignore[assignment]  # settling it fails
+            raise signal
 
     await queue.enqueue_many(step.options(lane="!o").spec(n) for n in range(4))
-    worker = Worker(queue, concurrency=2, lease=LEASE)
-    worker.observe(queue, Broken())
-    drained = await worker.run(burst=True)
+    drained = await burst(queue)
     assert starts == [0, 1, 2, 3]
     assert drained == Drained(done=3, retried=0, dead=1, left=0)
     assert_sound(server, queue)

@@ -189,12 +189,17 @@ def raising(attempt: int) -> float:
     raise ZeroDivisionError
 
 
+def exits(_attempt: int) -> float:
+    raise SystemExit
+
+
 async def coroutine(attempt: int) -> float:
     return 5.0
 
 
 FAULTY: list[Callable[[int], object]] = [
     raising,
+    exits,
     coroutine,
     lambda _: None,
     lambda _: -1,

@@ -19,9 +19,10 @@ from rota.cli.exits import FAILED, INTERRUPTED
 from rota.errors import RotaError
 from rota.executor import THREADS
 from rota.process import Leash
+from rota.telling import Logger
 from rota.worker import Drained, Worker
 
-logger = logging.getLogger("rota.worker")
+logger = Logger("rota.worker")
 
 HELPERS = "rota-helper"
 LEAVE_S = 0.3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -23,9 +22,10 @@ from rota.cli.targets import import_queue
 from rota.config import WorkerConfig
 from rota.process import Leash, Supervisor
 from rota.queue import Queue
+from rota.telling import Logger
 from rota.worker import Worker
 
-logger = logging.getLogger("rota.worker")
+logger = Logger("rota.worker")
 
 
 @dataclass(frozen=True, slots=True)

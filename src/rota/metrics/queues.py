@@ -7,7 +7,6 @@ it is done in time, else with the next; how old it is, is told.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -23,9 +22,10 @@ from rota.health import Check, Health
 from rota.metrics.catalogue import OF_QUEUES, Families, labels_of
 from rota.model import QueueInfo
 from rota.queue import Queue
+from rota.telling import Logger
 from rota.timing import Sparingly
 
-logger = logging.getLogger("rota.metrics")
+logger = Logger("rota.metrics")
 
 CENSUS_EVERY_S = 10.0
 CENSUS_PART = 20
