@@ -1,10 +1,12 @@
-"""The entries of one queue that are under way in a worker: one task each, from start to end."""
+"""The entries of one queue that are under way in a worker: their jobs, each in its own task."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextvars import Context, copy_context
 
 from rota import joblog
 from rota.deliveries import Deliveries
@@ -25,9 +27,9 @@ given back, and stays away as long. Not started, it is not blamed if the process
 class Entries:
     """Runs entries: a job, or the jobs of a sequence one after the other.
 
-    Each entry has a task of its own, and so a context of its own. `freed` is told when an entry
-    has come to its end, however it did. `may_begin` marks a job with a death behind it as
-    started; False: it must not be run.
+    Each job has a task of its own, and so a context of its own, in which no other has run. `freed`
+    is told when an entry has come to its end, however it did. `may_begin` marks a job with a death
+    behind it as started; False: it must not be run.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class Entries:
         self._may_begin = may_begin
         self._freed = freed
         self._tasks: dict[Job, _Task | None] = {}
-        """By the job each is at; None while a task takes its first step where it is made."""
+        """By the job each entry is at; None while a task takes its first step where it is made."""
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -66,20 +68,17 @@ class Entries:
     # ── from outside ────────────────────────────────────────────────────────────────────────
 
     def start(self, entries: Iterable[list[Job]]) -> None:
-        loop = asyncio.get_running_loop()
         self._runner.look()
+        fresh = copy_context()
         for entry in entries:
-            job = entry[0]
-            self._tasks[job] = None
-            task = self._begin(self._run(entry), loop)
-            if job in self._tasks:  # else it has ended already
-                self._tasks[job] = task
+            self._begin(entry, fresh)
 
     async def until_ended(self, patience: float) -> None:
-        """Waits, at most so many seconds, for the entries that run now."""
-        tasks = [task for task in self._tasks.values() if task is not None]
-        if tasks:
-            await asyncio.wait(tasks, timeout=patience)
+        """Waits, at most so many seconds, for all entries."""
+        deadline, left = time.monotonic() + patience, patience
+        while left >= 0 and (tasks := [task for task in self._tasks.values() if task is not None]):
+            await asyncio.wait(tasks, timeout=left)
+            left = deadline - time.monotonic()
 
     def cancel_all(self) -> None:
         """Cancels the handlers that run; their jobs go back uncounted."""
@@ -95,47 +94,53 @@ class Entries:
             if task is not None and self._executor.awaits(job):
                 task.cancel()
 
-    def _begin(
-        self, entry: Coroutine[object, object, None], loop: asyncio.AbstractEventLoop
-    ) -> _Task:
+    def _begin(self, entry: list[Job], fresh: Context) -> None:
+        """The entry's first job, in a copy of the context that is current here."""
+        job = entry[0]
+        self._tasks[job] = None
+        task = self._task(self._run(entry, fresh))
+        if job in self._tasks:  # else it has ended already
+            self._tasks[job] = task
+
+    def _task(self, run: Coroutine[object, object, None]) -> _Task:
         """A task that, from Python 3.12 on, has taken its first step already: a handler that
         never waits needs no turn of the loop."""
+        loop = asyncio.get_running_loop()
         if sys.version_info >= (3, 12) and loop.get_task_factory() is None:
-            return asyncio.Task(entry, loop=loop, eager_start=True)
-        task = loop.create_task(entry)
+            return asyncio.Task(run, loop=loop, eager_start=True)
+        task = loop.create_task(run)
         task.add_done_callback(self._never_ran)
         return task
 
-    # ── one entry ───────────────────────────────────────────────────────────────────────────
+    # ── one job of an entry ─────────────────────────────────────────────────────────────────
 
-    async def _run(self, entry: list[Job]) -> None:
-        """`entry` loses the jobs that are through; its first is the one it is at."""
-        task = self._tasks[entry[0]]
+    async def _run(self, entry: list[Job], fresh: Context) -> None:
+        """The first job of `entry`; of a sequence the next follows, once the server has accepted
+        the settlement of this one."""
+        job, goes_on = entry[0], False
+        task = self._tasks[job]
         if task is not None:
             task.remove_done_callback(self._never_ran)  # from here on `finally` does it
         try:
-            while self._may_run(entry[0]):
-                if entry[0].suspect:
-                    await self._run_suspect(entry)
-                else:
-                    await self._runner.run(entry[0])
-                if len(entry) == 1:
-                    break
-                await self._go_on(entry)
+            if not self._may_run(job):
+                return
+            if job.suspect:
+                await self._run_suspect(entry)
+            else:
+                await self._runner.run(job)
+            if len(entry) > 1:
+                await self._until_accepted(entry)
+                goes_on = True
         except Exception as error:
-            self._failed(entry[0], error)
+            self._failed(job, error)
             self._give_back_behind(entry)
         finally:
             # Now, not in a callback: the exchange that carries the ending asks for the slot.
-            self._over(entry[0])
-
-    async def _go_on(self, entry: list[Job]) -> None:
-        """To a sequence's next job, once the server has accepted the settlement of this one."""
-        job = entry[0]
-        await self._until_accepted(entry)
-        self._runner.cancelled.discard(job)
-        del entry[0]
-        self._tasks[entry[0]] = self._tasks.pop(job)
+            self._forget(job)
+            if goes_on:
+                fresh.copy().run(self._begin, entry[1:], fresh)
+            else:
+                self._freed()
 
     async def _until_accepted(self, entry: list[Job]) -> None:
         """Until the server has the ending of the entry's job. If that is not waited for (before
@@ -182,10 +187,9 @@ class Entries:
 
     # ── its end ─────────────────────────────────────────────────────────────────────────────
 
-    def _over(self, job: Job) -> None:
+    def _forget(self, job: Job) -> None:
         self._tasks.pop(job, None)
         self._runner.cancelled.discard(job)
-        self._freed()
 
     def _failed(self, job: Job, error: Exception) -> None:
         self._settling.end(job, Failed.by(error))
@@ -200,7 +204,8 @@ class Entries:
         for job, task in list(self._tasks.items()):
             if task is ended:
                 self._settling.end(job, Unstarted())
-                self._over(job)
+                self._forget(job)
+                self._freed()
 
 
 def _calm() -> None:

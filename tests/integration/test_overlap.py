@@ -90,9 +90,10 @@ async def test_never_more_is_held_than_there_are_slots(
     assert_drained(server, queue, done=jobs)
 
 
+@pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("waits", [False, True])
 async def test_each_job_has_a_task_and_a_context_of_its_own(
-    server: Server, queue: rota.Queue, waits: bool
+    server: Server, queue: rota.Queue, waits: bool, ordered: bool
 ) -> None:
     tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
     tasks: list[asyncio.Task[Any] | None] = []
@@ -107,7 +108,8 @@ async def test_each_job_has_a_task_and_a_context_of_its_own(
             await asyncio.sleep(0)
         seen.append((before, tenant.get(), rota.current_job().lane))
 
-    await queue.enqueue_many(work.spec(f"t{n}") for n in range(200))
+    names = [f"!t{n % 5}" if ordered else f"t{n}" for n in range(200)]
+    await queue.enqueue_many(work.spec(name) for name in names)
     await Worker(queue, concurrency=20, lease=LEASE).run(burst=True)
     assert len({id(task) for task in tasks}) == len(tasks) == 200
     assert all(before == "nobody" and mine == lane for before, mine, lane in seen)
@@ -115,26 +117,62 @@ async def test_each_job_has_a_task_and_a_context_of_its_own(
     assert_drained(server, queue, done=200)
 
 
-async def test_an_entry_cancelled_before_its_first_step_frees_its_slot_and_goes_back(
-    server: Server, queue: rota.Queue
+@pytest.mark.legs("valkey")
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_each_plain_function_has_a_context_of_its_own(
+    server: Server, queue: rota.Queue, ordered: bool
 ) -> None:
+    """Also in a lane with async handlers, which see nothing of it, nor it of them."""
+    tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
+    seen: list[tuple[str, str]] = []
+
+    def look(name: str) -> None:
+        before = tenant.get()
+        tenant.set(name)
+        assert tenant.get() == name
+        seen.append((before, rota.current_job().id))
+
+    @queue.task(id_from="name")
+    def in_thread(name: str) -> None:
+        look(name)
+
+    @queue.task(id_from="name")
+    async def on_loop(name: str) -> None:
+        look(name)
+
+    of_lanes = [
+        task.options(lane=f"{'!' * ordered}t{n}") for n in range(3) for task in (in_thread, on_loop)
+    ]
+    await queue.enqueue_many(one.spec(f"{n}") for n, one in enumerate(of_lanes * 5))
+    await Worker(queue, concurrency=4, lease=LEASE).run(burst=True)
+    assert {before for before, _ in seen} == {"nobody"}
+    assert sorted(id for _, id in seen) == sorted(map(str, range(30)))
+    assert_drained(server, queue, done=30)
+
+
+@pytest.mark.parametrize(("jobs", "which"), [(1, 1), (3, 1), (3, 2), (3, 3)])
+async def test_a_job_cancelled_before_its_first_step_frees_its_slot_and_goes_back(
+    server: Server, queue: rota.Queue, jobs: int, which: int
+) -> None:
+    """Also in a sequence, with what was taken behind it."""
     ran: list[int] = []
-    cancelled: list[str] = []
+    begun: list[str] = []
 
     @queue.task
-    async def work() -> None:
-        ran.append(rota.current_job().attempt)
+    async def work(n: int) -> None:
+        ran.append(n)
 
     def factory(
         loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], **given: Any
     ) -> asyncio.Task[Any]:
         task = asyncio.Task(coroutine, loop=loop, **given)
-        if coroutine.__qualname__ == "Entries._run" and not cancelled:
-            cancelled.append(coroutine.__qualname__)
-            task.cancel()
+        if coroutine.__qualname__ == "Entries._run":
+            begun.append(coroutine.__qualname__)
+            if len(begun) == which:
+                task.cancel()
         return task
 
-    await work.enqueue()
+    await queue.enqueue_many(work.options(ordering_key="k").spec(n) for n in range(jobs))
     loop = asyncio.get_running_loop()
     loop.set_task_factory(factory)
     try:
@@ -143,8 +181,8 @@ async def test_an_entry_cancelled_before_its_first_step_frees_its_slot_and_goes_
         )
     finally:
         loop.set_task_factory(None)
-    assert (drained.done, ran, len(cancelled)) == (1, [1], 1)
-    assert_drained(server, queue, done=1)
+    assert (drained.done, ran, len(begun)) == (jobs, list(range(jobs)), jobs + 1)
+    assert_drained(server, queue, done=jobs)
 
 
 async def test_a_broken_record_in_the_middle_leaves_no_slot_behind(
