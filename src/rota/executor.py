@@ -11,7 +11,7 @@ from contextvars import ContextVar
 
 from rota.endings import Ending, Failed
 from rota.model import Job
-from rota.signals import Bury, RateLimited, Release, Retry, Signal
+from rota.signals import Bury, RateLimited, Release, Retry, Signal, strongest
 from rota.task import AnyTask
 from rota.telling import Logger
 
@@ -56,12 +56,17 @@ class Executor:
             if inspect.isawaitable(answer):  # an async handler behind a plain wrapper is one too
                 self._awaited.add(job)
                 if job.timeout is None:
-                    await answer
+                    answer = await answer
                 else:
                     async with asyncio.timeout(job.timeout) as scope:
-                        await answer
+                        answer = await answer
+            if answer is not None and (what := _unrun(answer)) is not None:
+                return Failed(error=f"the handler returned {what}", kind="TypeError")
         except Signal as signal:
             return _ending(signal)
+        except BaseExceptionGroup as group:
+            found = strongest(group)
+            return Failed.by(group) if found is None else _ending(found)
         except TimeoutError as error:
             if scope is not None and scope.expired():
                 return Failed(error=f"timed out after {job.timeout:g} s", kind="TimeoutError")
@@ -135,3 +140,15 @@ def _ending(signal: Signal) -> Ending:
     if isinstance(signal, Retry | Release | RateLimited | Bury):
         return signal
     return Failed.by(signal)
+
+
+def _unrun(answer: object) -> str | None:
+    """What a handler's answer is, where its body has not run and nobody will run it."""
+    if inspect.isgenerator(answer) and inspect.getgeneratorstate(answer) == inspect.GEN_CREATED:
+        return "a generator, whose body nobody runs: iterate over it in the handler"
+    if inspect.isasyncgen(answer) and answer.ag_frame is not None:
+        return "an async generator, whose body nobody runs: `async for` in the handler runs it"
+    if inspect.iscoroutine(answer) and inspect.getcoroutinestate(answer) == inspect.CORO_CREATED:
+        answer.close()  # it is known now, and need not warn
+        return "a coroutine, whose body nobody runs: await it in the handler"
+    return None

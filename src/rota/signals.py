@@ -1,4 +1,9 @@
-"""What a handler raises to steer its own job. Signals are no errors: nothing went wrong."""
+"""What a handler raises to steer its own job. Signals are no errors: nothing went wrong.
+
+A group of nothing but signals, as of an `asyncio.TaskGroup`, is the strongest of them: `Bury`
+before `RateLimited`, `Retry`, `Release`; of several alike the one with the longest delay, else the
+first. A group that holds an error besides is a failure.
+"""
 
 from __future__ import annotations
 
@@ -76,3 +81,30 @@ def _checked(value: object, name: str) -> str:
     if isinstance(value, str):
         return value
     raise ConfigError(f"{name}: expected text, given {shown(value)}")
+
+
+_BY_STRENGTH = (Bury, RateLimited, Retry, Release)
+
+
+def strongest(group: BaseExceptionGroup[BaseException]) -> Signal | None:
+    """What a group comes to; None where it holds anything but these signals."""
+    leaves: list[Signal] = []
+    rest: list[BaseException] = [group]
+    seen = set[int]()
+    while rest:
+        one = rest.pop()
+        if isinstance(one, BaseExceptionGroup):
+            if id(one) not in seen:  # one group may stand in many places
+                seen.add(id(one))
+                rest += reversed(one.exceptions)
+        elif isinstance(one, _BY_STRENGTH):
+            leaves.append(one)
+        else:
+            return None
+    return min(leaves, key=_weakness)
+
+
+def _weakness(signal: Signal) -> tuple[int, float]:
+    rank = next(n for n, kind in enumerate(_BY_STRENGTH) if isinstance(signal, kind))
+    delay = getattr(signal, "delay", None)  # of a Retry, None leaves it to the back-off
+    return rank, 1.0 if delay is None else -delay

@@ -331,6 +331,34 @@ async def test_a_sequence_goes_on_behind_a_job_that_fails_outside_its_handler(
     assert_sound(server, queue)
 
 
+@pytest.mark.legs("valkey")
+async def test_a_task_groups_signals_and_bodies_that_nobody_runs_end_their_jobs(
+    server: Server, queue: rota.Queue
+) -> None:
+    async def part(signal: Exception) -> None:
+        raise signal
+
+    @queue.task
+    async def grouped() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(part(rota.RateLimited(60)))
+            group.create_task(part(rota.Retry(0)))
+
+    @queue.task(max_attempts=1)
+    def unrun() -> object:
+        return (n for n in range(3))
+
+    await grouped.options(lane="a").enqueue()
+    await unrun.options(lane="b", id="unrun").enqueue()
+    drained = await burst(queue)
+    assert drained == Drained(done=0, retried=0, dead=1, left=1)
+    found = assert_sound(server, queue)
+    assert "l:a" in found.get("blocked")
+    error = (await queue.job("unrun").info()).error
+    assert error is not None
+    assert error.startswith("the handler returned a generator, whose body nobody runs")
+
+
 async def test_a_dead_head_lets_go_or_holds_as_it_says(server: Server, queue: rota.Queue) -> None:
     """C33: starts A B C C C D E F F, then G only where the policy lets it."""
     starts: dict[str, list[str]] = {"skip": [], "hold": []}
