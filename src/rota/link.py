@@ -149,7 +149,7 @@ class Link:
         return Client(self.target, library=self._library, size=1, bounds=bounds)
 
     async def close(self) -> None:
-        """Closes the connections of the running loop, and those of blocking callers."""
+        """Lets go of the connections of the running loop, and of those of blocking callers."""
         if self._async_client is not None:
             await self._async_client.close()
         self.close_sync()

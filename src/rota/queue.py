@@ -52,7 +52,8 @@ class Queue(Guide):
     all, waits and resends included; in seconds, 0.1 … 30. `library`: the scripts that its server
     runs; tests give it some with a clock of their own. Raises ConfigError; touches no server.
 
-    The end of an `async with queue:` closes its connections, as `close` does.
+    Queues of one process on one server share their connections. The end of an `async with queue:`
+    lets go of them, as `close` does.
     """
 
     _called_here = CALLED_HERE
@@ -463,7 +464,8 @@ class Queue(Guide):
         return SyncQueue(self._home, self.station, self.decode)
 
     async def close(self) -> None:
-        """Closes this loop's connections. Optional: they end with the loop."""
+        """Lets go of this loop's connections, which end with the last queue of the process that uses
+        them. Optional: they end with the loop, and idle ones after a minute."""
         await self.link.close()
 
     async def __aenter__(self) -> Queue:

@@ -381,6 +381,64 @@ def test_threads_share_few_connections(private_server: PrivateServer, queue_name
     queue.sync.close()
 
 
+@pytest.mark.parametrize("face", ["loop", "threads"])
+async def test_the_queues_of_a_process_share_connections_and_idle_ones_close(
+    valkey: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch, face: str
+) -> None:
+    monkeypatch.setattr("rota.connection.sharing.IDLE_S", 2.0, raising=False)
+    queues = [rota.Queue(f"{queue_name}-{n}", url=valkey.url) for n in range(30)]
+    most = 0
+
+    async def use(queue: rota.Queue) -> None:
+        await asyncio.gather(*(queue.enqueue_many(specs(2)) for _ in range(10)))
+        await asyncio.gather(*(queue.info() for _ in range(10)))
+
+    def use_blocking(queue: rota.Queue) -> None:
+        for _ in range(3):
+            queue.sync.enqueue_many(specs(2))
+            queue.sync.info()
+
+    if face == "loop":
+        await asyncio.gather(*map(use, queues))
+        most = len(valkey.strangers())
+    else:
+        threads = [threading.Thread(target=use_blocking, args=(queue,)) for queue in queues]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            most = max(most, len(valkey.strangers()))
+    assert 1 < most <= 16 + 8
+    await eventually_async(lambda: len(valkey.strangers()) <= 1, "idle ones do not close")
+    for queue in queues:
+        await queue.close()
+    await eventually_async(lambda: not valkey.strangers(), "they outlive the last queue")
+
+
+@pytest.mark.parametrize("face", ["loop", "threads"])
+async def test_the_end_of_one_queue_is_not_that_of_anothers_connections(
+    valkey: Server, queue_name: str, face: str
+) -> None:
+    """The second one uses those that the first one has opened, also after that has closed."""
+
+    async def use(queue: rota.Queue) -> set[str]:
+        await (queue.info() if face == "loop" else asyncio.to_thread(queue.sync.info))
+        return {line.partition(" ")[0] for line in valkey.strangers()}
+
+    async def close(queue: rota.Queue) -> None:
+        await (queue.close() if face == "loop" else asyncio.to_thread(queue.sync.close))
+
+    first, second = (rota.Queue(queue_name + end, url=valkey.url) for end in "ab")
+    opened = await use(first)
+    assert await use(second) == opened
+    await close(first)
+    assert await use(second) == opened
+    assert await use(first) == opened, "it may be used again"
+    await close(second)
+    assert await use(first) == opened
+    await close(first)
+    await eventually_async(lambda: not valkey.strangers(), "nobody's are closed")
+
+
 # ── fork (C63) ──────────────────────────────────────────────────────────────────────────────────
 
 

@@ -7,15 +7,17 @@ import os
 import time
 from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, TypeVar, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import redis.asyncio as redis
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
+from rota.connection import sharing
 from rota.connection.blocking import EmbeddedUse, connection_options
 from rota.connection.faults import Lost, NotSent, Stranger, has_refusal, nobody, not_sent, refusal
 from rota.connection.protocol import BOUNDS, Bounds, answer, park
 from rota.connection.route import route_to
+from rota.connection.sharing import Idle, Shared
 from rota.connection.steps import HEDGE_S, ROOMS, Drop, Embedded, Pause, Race, Send, Steps, Terms
 from rota.connection.target import Address, Target
 from rota.connection.wire import NotAReply, Wire
@@ -36,7 +38,9 @@ class _Pool:
     def __init__(self, target: Target, size: int) -> None:
         self._target = target
         self._rooms = {name: asyncio.Semaphore(min(size, most)) for name, most in ROOMS.items()}
-        self._idle: dict[Address, list[Wire]] = {}
+        self.users: WeakSet[AsyncClient] = WeakSet()
+        self._idle: Idle[Wire] = Idle()
+        self._timer: asyncio.TimerHandle | None = None
         self._busy: set[Wire] = set()
         self._closed = False
         self._keeper: AsyncGenerator[None, None] | None = None
@@ -89,11 +93,24 @@ class _Pool:
                 self._busy.discard(wire)
             if spent:
                 wire.close()
-            else:
-                self._idle.setdefault(address, []).append(wire)
+            elif self._idle.add(address, wire) and self._timer is None:
+                self._watch()
             return replies
         finally:
             room.release()
+
+    def _watch(self) -> None:
+        """Has those closed that stay idle."""
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(sharing.IDLE_S, self._close_old)
+
+    def _close_old(self) -> None:
+        self._timer = None
+        old, more = self._idle.drop_old()
+        for wire in old:
+            wire.close()
+        if more:
+            self._watch()
 
     async def race(self, step: Race) -> tuple[Address, Any]:
         """See `Race`. Who has lost is not waited for."""
@@ -124,9 +141,7 @@ class _Pool:
     def _take(self, address: Address) -> Wire | None:
         """An idle connection. One that the server has closed meanwhile cannot have taken a call
         along: to send by it would leave an outcome unknown for nothing."""
-        idle = self._idle.get(address)
-        while idle:
-            wire = idle.pop()
+        while (wire := self._idle.take(address)) is not None:
             if not wire.is_lost:
                 return wire
             wire.close()
@@ -161,8 +176,10 @@ class _Pool:
 
     def drop(self, address: Address | None = None) -> list[Wire]:
         """Closes idle connections, those to one address or all; the ones that are closing."""
-        gone = [address] if address else list(self._idle)
-        wires = [wire for one in gone for wire in self._idle.pop(one, [])]
+        wires = self._idle.drop(address)
+        if address is None and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         for wire in wires:
             wire.close()
         return wires
@@ -176,6 +193,50 @@ async def _wait_for(room: asyncio.Semaphore, terms: Terms) -> None:
         raise NotSent("no connection became free") from None
 
 
+class Lines:
+    """The connections to one server, a set for each loop: a process's, or those of one client."""
+
+    def __init__(self, target: Target, size: int = max(ROOMS.values())) -> None:
+        self.route = route_to(target)
+        self.server = EmbeddedUse(target)
+        self._target = target
+        self._size = size
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool] = WeakKeyDictionary()
+
+    async def enter(self, user: AsyncClient) -> _Pool:
+        """The running loop's connections."""
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            forget_closed(self._pools)
+            pool = self._pools[loop] = _Pool(self._target, self._size)
+            await pool.open()
+        pool.users.add(user)
+        return pool
+
+    async def leave(self, user: AsyncClient, pool: _Pool | None) -> None:
+        """With the last one the loop's connections end; with them all the use of an embedded
+        server."""
+        if pool is not None:
+            pool.users.discard(user)
+            if not pool.users:
+                self._pools.pop(asyncio.get_running_loop(), None)
+                await pool.close()
+        forget_closed(self._pools)
+        if self._target.kind == "embedded" and not self._pools:
+            await asyncio.to_thread(self.server.close)
+
+
+def forget_closed(pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool]) -> None:
+    """What belongs to a closed loop knows it: neither would go by itself."""
+    for loop in list(pools):
+        if loop.is_closed():
+            pools.pop(loop, None)
+
+
+_LINES = Shared(Lines)
+
+
 class AsyncClient:
     """Calls scripts and waits for the bell, in whichever loop runs; see `blocking.Client`."""
 
@@ -184,7 +245,7 @@ class AsyncClient:
         target: Target,
         *,
         library: Library = LIBRARY,
-        size: int = max(ROOMS.values()),
+        size: int | None = None,
         bounds: Bounds = BOUNDS,
     ) -> None:
         self.target = target
@@ -196,8 +257,9 @@ class AsyncClient:
     def _renew(self) -> None:
         self._pid = os.getpid()
         self._hang_ups = 0
-        self._route = route_to(self.target)
-        self._server = EmbeddedUse(self.target)
+        size, target = self._size, self.target
+        self._lines = _LINES.to(target) if size is None else Lines(target, size)
+        self._route = self._lines.route
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool] = WeakKeyDictionary()
 
     @property
@@ -258,7 +320,7 @@ class AsyncClient:
             case Drop():
                 pool.drop(step.address)
             case Embedded():
-                return await asyncio.to_thread(self._server.address)
+                return await asyncio.to_thread(self._lines.server.address)
         return None
 
     async def _pool(self) -> _Pool:
@@ -267,11 +329,8 @@ class AsyncClient:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
-            for other in list(self._pools):
-                if other.is_closed():
-                    self._pools.pop(other, None)  # knows its loop: neither would go by itself
-            pool = self._pools[loop] = _Pool(self.target, self._size)
-            await pool.open()
+            forget_closed(self._pools)
+            pool = self._pools[loop] = await self._lines.enter(self)
         return pool
 
     def hang_up(self) -> None:
@@ -288,8 +347,5 @@ class AsyncClient:
             pool.drop()
 
     async def close(self) -> None:
-        """Closes this loop's connections and lets go of an embedded server."""
-        pool = self._pools.pop(asyncio.get_running_loop(), None)
-        if pool is not None:
-            await pool.close()
-        await asyncio.to_thread(self._server.close)
+        """Lets go of this loop's connections until its next call; the last user's are closed."""
+        await self._lines.leave(self, self._pools.pop(asyncio.get_running_loop(), None))

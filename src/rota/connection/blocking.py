@@ -9,9 +9,11 @@ import socket
 import ssl
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, cast
+from weakref import WeakSet
 
 import redis
 from redis.backoff import NoBackoff
@@ -21,9 +23,11 @@ from redis.exceptions import TimeoutError as ClientTimeout
 from redis.retry import Retry
 
 from rota import embedded
+from rota.connection import sharing
 from rota.connection.faults import Lost, NotSent, Stranger, has_refusal, nobody, not_sent, refusal
 from rota.connection.protocol import BOUNDS, Bounds, answer, park
 from rota.connection.route import route_to
+from rota.connection.sharing import Idle, Shared
 from rota.connection.steps import (
     HEDGE_S,
     ROOMS,
@@ -71,7 +75,7 @@ def connection_options(target: Target, address: Address, terms: Terms) -> dict[s
 
 
 class EmbeddedUse:
-    """One client's use of the embedded server its target names."""
+    """The use of the embedded server its target names."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -99,9 +103,10 @@ class _Pool:
     def __init__(self, target: Target, size: int) -> None:
         self._target = target
         self._rooms = {name: threading.Semaphore(min(size, most)) for name, most in ROOMS.items()}
-        self._idle: dict[Address, list[Any]] = {}
+        self._idle: Idle[Any] = Idle()
         self._busy: set[Any] = set()
         self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
 
     def send(self, step: Send) -> list[Reply]:
         room = self._rooms[step.terms.room]
@@ -140,8 +145,32 @@ class _Pool:
             connection.disconnect()
         else:
             with self._lock:
-                self._idle.setdefault(address, []).append(connection)
+                if self._idle.add(address, connection) and self._timer is None:
+                    self._watch()
         return replies
+
+    def _watch(self) -> None:
+        """Has those closed that stay idle. The timer does not keep the pool."""
+        pool = weakref.ref(self)
+
+        def look() -> None:
+            if (found := pool()) is not None:
+                found._close_old()
+
+        timer = threading.Timer(sharing.IDLE_S, look)
+        timer.daemon, timer.name = True, "rota-idle"
+        with contextlib.suppress(RuntimeError):  # the process is ending
+            timer.start()
+            self._timer = timer
+
+    def _close_old(self) -> None:
+        with self._lock:
+            self._timer = None
+            old, more = self._idle.drop_old()
+            if more:
+                self._watch()
+        for connection in old:
+            connection.disconnect()
 
     def race(self, step: Race) -> tuple[Address, Any]:
         """See `Race`. Who has lost is not waited for: its thread ends with its time."""
@@ -177,9 +206,9 @@ class _Pool:
 
     def _take(self, address: Address, terms: Terms) -> Any:
         with self._lock:
-            idle = self._idle.get(address)
-            if idle:
-                return idle.pop()
+            idle = self._idle.take(address)
+        if idle is not None:
+            return idle
         options = connection_options(self._target, address, terms)
         connection: Any = self._kind(address)(**options)
         try:
@@ -206,8 +235,10 @@ class _Pool:
 
     def drop(self, address: Address | None = None) -> None:
         with self._lock:
-            gone = [address] if address else list(self._idle)
-            connections = [c for one in gone for c in self._idle.pop(one, [])]
+            connections = self._idle.drop(address)
+            if address is None and self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
         for connection in connections:
             connection.disconnect()
 
@@ -235,11 +266,62 @@ def _read(connection: Any) -> Reply:
         return error
 
 
+class Lines:
+    """The connections to one server, and who uses them: a process's, or those of one client."""
+
+    def __init__(self, target: Target, size: int = max(ROOMS.values())) -> None:
+        self.route = route_to(target)
+        self.pool = _Pool(target, size)
+        self.server = EmbeddedUse(target)
+        self.users: WeakSet[Client] = WeakSet()
+
+    def leave(self, user: Client) -> None:
+        """With the last one idle connections end, and the use of an embedded server."""
+        self.users.discard(user)
+        if not self.users:
+            self.pool.drop()
+            self.server.close()
+
+
+_LINES = Shared(Lines)
+
+
+def _drive(steps: Steps, lines: Lines) -> Any:
+    try:
+        step = next(steps)
+        while True:
+            try:
+                result = _carry_out(step, lines)
+            except RotaError as fault:
+                step = steps.throw(fault)
+            else:
+                step = steps.send(result)
+    except StopIteration as stop:
+        return stop.value
+    finally:
+        steps.close()
+
+
+def _carry_out(step: Step, lines: Lines) -> Any:
+    match step:
+        case Race():
+            return lines.pool.race(step)
+        case Send():
+            return lines.pool.send(step)
+        case Pause():
+            time.sleep(step.seconds)
+        case Drop():
+            lines.pool.drop(step.address)
+        case Embedded():
+            return lines.server.address()
+    return None
+
+
 class Client:
     """Calls scripts and waits for the bell, over blocking sockets.
 
-    `size` bounds the connections in use for each purpose, `bounds` the time of a call. A child
-    process makes its own connections on its first call.
+    The clients of a process share their connections to a server; with `size` a client has so many
+    of its own. `bounds`: the time of a call. A child process makes its own on its first call.
     """
 
     def __init__(
@@ -247,21 +329,25 @@ class Client:
         target: Target,
         *,
         library: Library = LIBRARY,
-        size: int = max(ROOMS.values()),
+        size: int | None = None,
         bounds: Bounds = BOUNDS,
     ) -> None:
         self.target = target
         self._bounds = bounds
         self._library = library
         self._size = size
-        self._renew()
-
-    def _renew(self) -> None:
-        self._pid = os.getpid()
         self._hang_ups = 0
-        self._route = route_to(self.target)
-        self._pool = _Pool(self.target, self._size)
-        self._server = EmbeddedUse(self.target)
+        self._pid = 0
+        self._lines: Lines | None = None
+
+    def _enter(self) -> Lines:
+        lines = self._lines
+        if lines is None or self._pid != os.getpid():
+            size, target = self._size, self.target
+            lines = _LINES.to(target) if size is None else Lines(target, size)
+            lines.users.add(self)
+            self._pid, self._lines = os.getpid(), lines
+        return lines
 
     def run(self, operation: Operation[T]) -> T:
         """Carries an operation out and returns its result."""
@@ -280,38 +366,8 @@ class Client:
             operation.close()
 
     def _answer(self, request: Request) -> Reply:
-        return self._drive(answer(request, self._route, self._library, self._bounds))
-
-    def _drive(self, steps: Steps) -> Any:
-        if self._pid != os.getpid():
-            self._renew()
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    result = self._carry_out(step)
-                except RotaError as fault:
-                    step = steps.throw(fault)
-                else:
-                    step = steps.send(result)
-        except StopIteration as stop:
-            return stop.value
-        finally:
-            steps.close()
-
-    def _carry_out(self, step: Step) -> Any:
-        match step:
-            case Race():
-                return self._pool.race(step)
-            case Send():
-                return self._pool.send(step)
-            case Pause():
-                time.sleep(step.seconds)
-            case Drop():
-                self._pool.drop(step.address)
-            case Embedded():
-                return self._server.address()
-        return None
+        lines = self._enter()
+        return _drive(answer(request, lines.route, self._library, self._bounds), lines)
 
     def park(self, keys: Keys, seconds: float) -> bool:
         """Waits for a wake at most `seconds`; says whether one came.
@@ -319,19 +375,23 @@ class Client:
         The client's calls must be allowed longer than that. Raises NotSent or Lost.
         """
         hang_ups = self._hang_ups
-        steps = park(keys, seconds, self._route, self._bounds, lambda: self._hang_ups != hang_ups)
-        return bool(self._drive(steps))
+        lines = self._enter()
+        steps = park(keys, seconds, lines.route, self._bounds, lambda: self._hang_ups != hang_ups)
+        return bool(_drive(steps, lines))
 
     def hang_up(self) -> None:
         """Ends a `park` of another thread: it returns a token already popped, or raises Lost."""
         self._hang_ups += 1
-        self._pool.hang_up()
+        if self._lines is not None:
+            self._lines.pool.hang_up()
 
     def drop_idle(self) -> None:
         """Closes idle connections: one to the same server has turned out broken."""
-        self._pool.drop()
+        if self._lines is not None:
+            self._lines.pool.drop()
 
     def close(self) -> None:
-        """Closes idle connections and lets go of an embedded server."""
-        self._pool.drop()
-        self._server.close()
+        """Lets go of its connections until its next call; the last user's are closed."""
+        lines, self._lines = self._lines, None
+        if lines is not None and self._pid == os.getpid():
+            lines.leave(self)
