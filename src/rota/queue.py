@@ -464,8 +464,10 @@ class Queue(Guide):
         return SyncQueue(self._home, self.station, self.decode)
 
     async def close(self) -> None:
-        """Lets go of this loop's connections, which end with the last queue of the process that uses
-        them. Optional: they end with the loop, and idle ones after a minute."""
+        """Lets go of this loop's connections, which end with the last queue that uses them.
+
+        Optional: they end with the loop, and idle ones after a minute.
+        """
         await self.link.close()
 
     async def __aenter__(self) -> Queue:

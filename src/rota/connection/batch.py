@@ -57,7 +57,7 @@ class Batch:
         return commands
 
     def confirm(self, terms: Terms) -> Callable[[], Command] | None:
-        """What is to follow the call, once it has run. A call to be confirmed is sent alone."""
+        """What is to follow the call, once it has run; such a call is sent alone."""
         confirm = self._calls[0].confirm
         return None if confirm is None else partial(_wait, confirm, terms)
 

@@ -18,7 +18,7 @@ from redis.exceptions import ResponseError
 from rota import config
 from rota.connection.batch import ANSWER_S, Batch
 from rota.connection.faults import Lost, NotSent, Refused, Stranger, error_for, refusal
-from rota.connection.route import Route, find, is_stale, learn, refresh
+from rota.connection.route import Route, find, learn, refresh
 from rota.connection.steps import Drop, Pause, Room, Send, Step, Steps, Terms
 from rota.connection.target import Address
 from rota.errors import QueueBroken, RotaError, Unavailable
@@ -101,13 +101,13 @@ def deliver(calls: Sequence[Call[Any]], route: Route, library: Library, bounds: 
     may_have_run = False
     while True:
         try:
-            if is_stale(route):
+            if route.slots and route.fresh_until < time.monotonic():
                 yield from refresh(route, slot, terms)
             address = batch.asked or route.known(slot) or (yield from find(route, slot, terms))
             if address not in route.facts:
                 yield from learn(route, address, terms)
             batch.check(route.facts.get(address))
-            confirm = batch.confirm(terms)
+            confirm = batch.confirm(terms) if calls[0].confirm is not None else None
             errors = batch.sort((yield Send(address, batch.commands(), terms, confirm)))
             route.reached = True
             if not errors:

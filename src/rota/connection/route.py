@@ -101,11 +101,6 @@ def find(route: Route, slot: int, terms: Terms) -> Steps:
     return found
 
 
-def is_stale(route: Route) -> bool:
-    """Whether the map of a cluster is to be read anew though nothing has failed."""
-    return bool(route.slots) and route.fresh_until < time.monotonic()
-
-
 def refresh(route: Route, slot: int, terms: Terms) -> Steps:
     """Reads the map of a cluster anew: else, once all addresses have changed one by one and the
     one in use is the last, nobody is known who could tell."""
