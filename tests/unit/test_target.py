@@ -119,6 +119,43 @@ def test_a_wrong_url_is_refused_with_what_was_expected(url: str, complaint: str)
     assert str(caught.value).startswith("url: ")
 
 
+def test_certificates_and_the_login_of_sentinels_are_read(tmp_path: Path) -> None:
+    for name in ("c.pem", "k.pem", "ca pem"):
+        (tmp_path / name).touch()
+    own = f"ssl_certfile={tmp_path}/c.pem&ssl_keyfile={tmp_path}/k.pem"
+    options = f"{own}&ssl_ca_certs={tmp_path}/ca%20pem"
+    files = (f"{tmp_path}/c.pem", f"{tmp_path}/k.pem", f"{tmp_path}/ca pem")
+    for url in ("rediss://h", "valkeys+cluster://h", "rediss+sentinel://h/main"):
+        assert parse_url(f"{url}?{options}").files == files
+    url = "redis+sentinel://u:p@h/main?sentinel_username=s&sentinel_password=SECRET%40"
+    target = parse_url(url)
+    assert (target.username, target.password) == ("u", "p")
+    assert (target.sentinel_username, target.sentinel_password) == ("s", "SECRET@")
+    assert "SECRET" not in repr(target)
+    assert parse_url("redis+sentinel://:p@h/main").sentinel_password is None
+
+
+@pytest.mark.parametrize(
+    ("url", "complaint"),
+    [
+        ("redis://h?ssl_ca_certs=/dev/null", "expected rediss:// with ssl_ca_certs"),
+        ("redis+cluster://h?ssl_certfile=/dev/null", "expected rediss:// with ssl_certfile"),
+        ("unix:///s?ssl_ca_certs=/dev/null", "unknown option ssl_ca_certs"),
+        ("rediss://h?ssl_keyfile=/dev/null", "expected ssl_certfile with ssl_keyfile"),
+        ("rediss://h?ssl_ca_certs=", "ssl_ca_certs: expected a file"),
+        ("rediss://h?ssl_ca_certs=/nonexistent", "ssl_ca_certs: expected a file"),
+        ("rediss://h?ssl_certfile=/etc", "ssl_certfile: expected a file"),
+        ("redis://h?sentinel_password=SECRET", "unknown option sentinel_password"),
+        ("redis+sentinel://h/s?sentinel_username=u", "sentinel_username with a password"),
+        ("redis+sentinel://h/s?sentinel_passwort=SECRET", "unknown option"),
+    ],
+)
+def test_wrong_options_of_a_url_are_refused(url: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint) as caught:
+        parse_url(url)
+    assert "password=SECRET" not in str(caught.value)
+
+
 @pytest.mark.parametrize("url", [None, 5, b"redis://h", Path("x"), ["redis://h"]])
 def test_what_is_not_text_is_refused(url: Any) -> None:
     with pytest.raises(ConfigError, match="url: expected text, given"):

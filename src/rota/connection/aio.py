@@ -14,7 +14,7 @@ from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 from rota.connection import sharing
 from rota.connection.blocking import EmbeddedUse, connection_options
-from rota.connection.faults import Lost, NotSent, Stranger, has_refusal, nobody, not_sent, refusal
+from rota.connection.faults import NotSent, Stranger, has_refusal, lost, nobody, not_sent, refusal
 from rota.connection.protocol import BOUNDS, Bounds, answer, park
 from rota.connection.route import route_to
 from rota.connection.sharing import Idle, Shared
@@ -84,7 +84,7 @@ class _Pool:
             except (OSError, _HungUp) as error:  # a TimeoutError is an OSError
                 wire.abort()
                 self.drop(address)  # what broke one has broken the others, most likely
-                raise Lost(f"{address}: {error}") from error
+                raise lost(error, address) from error
             except BaseException:
                 wire.abort()  # cancelled with a reply on its way: the next call must not read it
                 raise

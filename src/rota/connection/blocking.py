@@ -24,7 +24,7 @@ from redis.retry import Retry
 
 from rota import embedded
 from rota.connection import sharing
-from rota.connection.faults import Lost, NotSent, Stranger, has_refusal, nobody, not_sent, refusal
+from rota.connection.faults import NotSent, Stranger, has_refusal, lost, nobody, not_sent, refusal
 from rota.connection.protocol import BOUNDS, Bounds, answer, park
 from rota.connection.route import route_to
 from rota.connection.sharing import Idle, Shared
@@ -57,10 +57,10 @@ def connection_options(target: Target, address: Address, terms: Terms) -> dict[s
     patience = max(0.001, min(CONNECT_TIMEOUT_S, terms.reply, terms.until - time.monotonic()))
     is_sentinel = target.kind == "sentinel" and address in target.addresses
     options: dict[str, Any] = {
-        # The URL's credentials and database are the server's; sentinels usually have neither.
+        # The URL's credentials and database are the server's; sentinels have their own, if any.
         "db": 0 if is_sentinel else target.db,
-        "username": None if is_sentinel else target.username,
-        "password": None if is_sentinel else target.password,
+        "username": target.sentinel_username if is_sentinel else target.username,
+        "password": target.sentinel_password if is_sentinel else target.password,
         "socket_timeout": patience,
         "socket_connect_timeout": patience,
         "retry": Retry(NoBackoff(), 0),
@@ -71,6 +71,8 @@ def connection_options(target: Target, address: Address, terms: Terms) -> dict[s
         options["path"] = address.path
     else:
         options.update(host=address.host, port=address.port, socket_keepalive=True)
+    if target.tls:
+        options.update(target.files._asdict(), ssl_password="")  # else OpenSSL asks on the terminal
     return options
 
 
@@ -134,7 +136,7 @@ class _Pool:
         except (ClientConnectionError, ClientTimeout, OSError) as error:
             connection.disconnect()
             self.drop(address)  # what broke one has broken the others, most likely
-            raise Lost(f"{address}: {error}") from error
+            raise lost(error, address) from error
         except BaseException:
             connection.disconnect()
             raise

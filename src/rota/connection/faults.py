@@ -25,7 +25,7 @@ class Lost(Unavailable):
 
 
 class Stranger(Lost):
-    """What answered speaks another protocol."""
+    """What answered speaks another protocol, or refuses us."""
 
 
 def nobody(troubles: Sequence[Unavailable]) -> Unavailable:
@@ -51,6 +51,14 @@ def not_sent(error: BaseException, where: object) -> NotSent:
     causes = [one for one in _chain(error) if isinstance(one, OSError)]
     passes = not causes or any(isinstance(one, _MAY_PASS) for one in causes)
     return (NotSent if passes else Refused)(f"{where}: {error}")
+
+
+def lost(error: BaseException, where: object) -> Lost:
+    """The fault of a connection that ended before a reply. Under TLS 1.3 a server says only then
+    that it does not take our certificate."""
+    tls = [one for one in _chain(error) if isinstance(one, ssl.SSLError)]
+    passes = not tls or any(isinstance(one, _MAY_PASS) for one in tls)
+    return (Lost if passes else Stranger)(f"{where}: {error}")
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import msgspec
@@ -19,6 +19,7 @@ SCHEMES = (
     "embedded:PATH"
 )
 MAX_DATABASE_DIGITS = 6
+SENTINEL_LOGIN = ("sentinel_username", "sentinel_password")
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -30,6 +31,18 @@ class Address(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return self.path or f"{self.host}:{self.port}"
+
+
+class Files(NamedTuple):
+    """Paths: of the client's certificate and key, and of those who vouch for the server's, beside
+    the system's."""
+
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+    ssl_ca_certs: str | None = None
+
+
+NO_FILES = Files()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +57,9 @@ class Target:
     password: str | None = field(default=None, repr=False)
     tls: bool = False
     service: str = ""
+    sentinel_username: str | None = None
+    sentinel_password: str | None = field(default=None, repr=False)
+    files: Files = NO_FILES
     directory: Path = Path()
     fsync: Literal["no", "always"] = "no"
 
@@ -169,6 +185,21 @@ def _refuse_rest(parts: SplitResult, query: dict[str, str]) -> None:
         raise ConfigError(f"url: unknown option {', '.join(query)} in {shown!r}")
 
 
+def _files(parts: SplitResult, query: dict[str, str], *, tls: bool) -> Files:
+    """What is in them is for the first connection to say; that they are there is said here."""
+    found = {name: query.pop(name) for name in Files._fields if name in query}
+    shown = _shown(parts)
+    if found and not tls:
+        raise ConfigError(f"url: expected rediss:// with {', '.join(found)}, given {shown!r}")
+    if "ssl_keyfile" in found and "ssl_certfile" not in found:
+        raise ConfigError(f"url: expected ssl_certfile with ssl_keyfile, given {shown!r}")
+    for name, path in found.items():
+        found[name] = os.path.abspath(os.path.expanduser(path))
+        if not path or not os.path.isfile(found[name]):
+            raise ConfigError(f"url: {name}: expected a file, given {path!r} in {shown!r}")
+    return Files(**found)
+
+
 def _one_database(path: str, query: dict[str, str], shown: str) -> int:
     """From the path or the option `db`."""
     option = query.pop("db", None)
@@ -185,9 +216,10 @@ def _single(parts: SplitResult, query: dict[str, str], *, tls: bool) -> Target:
     if len(addresses) > 1:
         raise ConfigError(f"url: expected one host (redis+cluster:// takes many), given {shown!r}")
     db = _one_database(parts.path.strip("/"), query, shown)
+    files = _files(parts, query, tls=tls)
     _refuse_rest(parts, query)
     username, password = _credentials(parts)
-    return Target("single", shown, addresses, db, username, password, tls)
+    return Target("single", shown, addresses, db, username, password, tls, files=files)
 
 
 def _unix(parts: SplitResult, query: dict[str, str]) -> Target:
@@ -207,10 +239,11 @@ def _cluster(parts: SplitResult, query: dict[str, str]) -> Target:
     shown = _shown(parts)
     if _database(parts.path.strip("/"), shown) != 0:
         raise ConfigError(f"url: a cluster has database 0 only, given {shown!r}")
+    tls = parts.scheme.startswith(("rediss", "valkeys"))
+    files = _files(parts, query, tls=tls)
     _refuse_rest(parts, query)
     username, password = _credentials(parts)
-    tls = parts.scheme.startswith(("rediss", "valkeys"))
-    return Target("cluster", shown, _hosts(parts, 6379), 0, username, password, tls)
+    return Target("cluster", shown, _hosts(parts, 6379), 0, username, password, tls, files=files)
 
 
 def _sentinel(parts: SplitResult, query: dict[str, str]) -> Target:
@@ -218,9 +251,13 @@ def _sentinel(parts: SplitResult, query: dict[str, str]) -> Target:
     service, _, db = parts.path.strip("/").partition("/")
     if not service:
         raise ConfigError(f"url: expected redis+sentinel://host:port/service[/db], given {shown!r}")
+    tls = parts.scheme.startswith(("rediss", "valkeys"))
+    files = _files(parts, query, tls=tls)
+    sentinel_username, sentinel_password = (query.pop(name, "") or None for name in SENTINEL_LOGIN)
+    if sentinel_username and not sentinel_password:
+        raise ConfigError(f"url: expected sentinel_username with a password, given {shown!r}")
     _refuse_rest(parts, query)
     username, password = _credentials(parts)
-    tls = parts.scheme.startswith(("rediss", "valkeys"))
     return Target(
         "sentinel",
         shown,
@@ -230,4 +267,7 @@ def _sentinel(parts: SplitResult, query: dict[str, str]) -> Target:
         password,
         tls,
         service,
+        sentinel_username,
+        sentinel_password,
+        files,
     )
