@@ -123,6 +123,8 @@ def lua_helpers(text: str) -> str:
     unknown = mentioned - _BY_NAME.keys()
     if unknown:
         raise LookupError(f"no such key in the catalogue: {', '.join(sorted(unknown))}")
+    if not mentioned and not re.search(r"\broot\b", text):
+        return ""
     lines = ["local root = KEYS[1]:sub(1, -7) -- the queue's root: KEYS[1] is its config"]
     lines += [_lua_helper(kind) for kind in CATALOGUE if kind.name in mentioned]
     return "\n".join(lines)

@@ -197,6 +197,10 @@ def templates(reply: Reply) -> dict[str, Template]:
     }
 
 
+def rights(reply: Reply) -> tuple[list[str], list[str]]:
+    return texts(reply[0]), texts(reply[1])
+
+
 def raw(reply: Reply) -> Reply:
     return reply
 

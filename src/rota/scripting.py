@@ -281,6 +281,23 @@ def _scoped(text: str, mentioned: set[str]) -> str:
     return "".join([*(f"local {name}\n" for name in exported), "do\n", inner, "end\n"])
 
 
+_COMMAND = re.compile(r"'([A-Z]{2,})'")
+
+
+@cache
+def commands_in(text: str) -> frozenset[str]:
+    """The commands that a script calls, and perhaps words of their options."""
+    return frozenset(_COMMAND.findall(_COMMENT.sub("", text)))
+
+
+@cache
+def all_commands() -> tuple[str, ...]:
+    """Those of every script."""
+    parts = (*INCLUDES.values(), *(source.body for source in BOUND.values()))
+    texts = (_WITH_RECEIPT, *map(_with_checks, parts))
+    return tuple(sorted(frozenset().union(*map(commands_in, texts))))
+
+
 class Library:
     """Assembles scripts. `swap` replaces an include for another text, by name."""
 

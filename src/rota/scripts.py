@@ -278,6 +278,10 @@ def audit_recount(keys: Keys, *, lane: bytes, first: int, limit: int) -> None: .
 def audit_sums(keys: Keys, *, active: bool, cursor: str, limit: int) -> None: ...
 
 
+@script(replies.rights)
+def rights(keys: Keys, *, commands: Packed, names: Tail) -> None: ...
+
+
 def assemble_all() -> dict[str, str]:
     """The full text of every script, as the server is sent it."""
     return {name: LIBRARY.assemble(bound).text for name, bound in BOUND.items()}

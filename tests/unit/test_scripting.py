@@ -294,7 +294,9 @@ REFUSED_WHEN_FULL = {"enqueue", "replay", "move"}
 READERS = {
     name
     for name in SHIPPED
-    if re.search(r"_(info|page)$|^explain_|^audit_(?!mend)|^(tasks_of|orders_of|templates)$", name)
+    if re.search(
+        r"_(info|page)$|^explain_|^audit_(?!mend)|^(tasks_of|orders_of|templates|rights)$", name
+    )
 }
 NEVER_TWICE = {"exchange"}
 """A claim sent again would claim again; everything else is as good sent twice as once."""

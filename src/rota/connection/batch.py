@@ -13,7 +13,7 @@ from rota.connection.route import Facts
 from rota.connection.steps import Command, Terms
 from rota.connection.target import Address
 from rota.errors import ConfigError, ServerTooOld
-from rota.scripting import Call, Confirm, Library, Reply
+from rota.scripting import Call, Confirm, Library, Reply, commands_in
 
 ANSWER_S = 1.0
 """What a wait for a confirmation leaves of a call's time, for the answer to it."""
@@ -45,6 +45,12 @@ class Batch:
                 "durable: expected a server with its append-only file on (appendonly yes), "
                 "this one has it off; nothing was written"
             )
+
+    def denied(self, facts: Facts | None) -> list[str]:
+        """The commands at which its scripts would stop half-way: our user may not run them."""
+        if facts is None or not facts.denied:
+            return []
+        return sorted(facts.denied & frozenset().union(*map(commands_in, self.texts())))
 
     def commands(self) -> list[Command]:
         commands: list[Command] = []

@@ -105,8 +105,12 @@ def deliver(calls: Sequence[Call[Any]], route: Route, library: Library, bounds: 
                 yield from refresh(route, slot, terms)
             address = batch.asked or route.known(slot) or (yield from find(route, slot, terms))
             if address not in route.facts:
-                yield from learn(route, address, terms)
+                yield from learn(route, address, calls[0].keys, terms)
             batch.check(route.facts.get(address))
+            if batch.denied(route.facts.get(address)):
+                yield from learn(route, address, calls[0].keys, terms)  # it may be allowed by now
+                if denied := batch.denied(route.facts.get(address)):
+                    raise Unavailable(_refused(route, denied))
             confirm = batch.confirm(terms) if calls[0].confirm is not None else None
             errors = batch.sort((yield Send(address, batch.commands(), terms, confirm)))
             route.reached = True
@@ -163,6 +167,14 @@ def _recover(
             case "full" | "final":
                 raise error_for(error, route.target.display) from error
     return wait
+
+
+def _refused(route: Route, denied: Sequence[str]) -> str:
+    return (
+        f"{route.target.display}: user {route.target.username or 'default'} may not run "
+        f"{', '.join(denied)}, which this call needs; nothing was written. "
+        "What to allow: docs/doctor.md, rota doctor"
+    )
 
 
 def park(

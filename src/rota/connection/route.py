@@ -15,7 +15,9 @@ from rota.connection.sharing import Shared
 from rota.connection.steps import Command, Embedded, Race, Send, Steps, Terms
 from rota.connection.target import Address, Target
 from rota.errors import ServerTooOld, Unavailable
-from rota.scripting import Reply
+from rota.keys import Keys
+from rota.scripting import LIBRARY, Packed, Reply, Tail, all_commands
+from rota.scripts import rights
 
 MAP_AGE_S = 15.0
 """After how long the map of a cluster is read anew, though it has led nobody astray."""
@@ -32,6 +34,8 @@ class Facts:
     appends: bool = True
     policy: str = "noeviction"
     """Its maxmemory-policy: what it does when its memory is full."""
+    denied: frozenset[str] = frozenset()
+    """Commands of scripts that it does not let our user run."""
 
     def __str__(self) -> str:
         return f"{self.kind} {'.'.join(map(str, self.version))}"
@@ -157,15 +161,26 @@ def _read_slots(reply: Reply, asked: Address) -> tuple[dict[int, Address], tuple
     return slots, tuple(dict.fromkeys(nodes))
 
 
-def learn(route: Route, address: Address, terms: Terms) -> Steps:
+def learn(route: Route, address: Address, keys: Keys, terms: Terms) -> Steps:
     """Once per address. A server that hides INFO is judged by whether it takes the scripts."""
-    server, *more = yield Send(
-        address, [("INFO", "server"), ("INFO", "persistence"), ("INFO", "memory")], terms
+    ask = rights(keys, commands=Packed(all_commands()), names=Tail([]))
+    script = LIBRARY.assemble(ask.script)
+    server, *more, _, answer = yield Send(
+        address,
+        [
+            ("INFO", "server"),
+            ("INFO", "persistence"),
+            ("INFO", "memory"),
+            ("SCRIPT", "LOAD", script.text),
+            ("EVALSHA", script.sha, 2, keys.config, keys.none, *ask.args),
+        ],
+        terms,
     )
     route.reached = True
+    denied = frozenset(() if isinstance(answer, ResponseError) else ask.decode(answer)[0])
     if isinstance(server, ResponseError):
         if refusal(server) == "final":
-            route.facts[address] = Facts()
+            route.facts[address] = Facts(denied=denied)
         return
     info = _fields(server)
     for reply in more:
@@ -173,7 +188,7 @@ def learn(route: Route, address: Address, terms: Terms) -> Steps:
     kind = "valkey" if "valkey_version" in info else "redis"
     version = tuple(int(p) for p in info.get(f"{kind}_version", "").split(".") if p.isdigit())
     policy = info.get("maxmemory_policy", "noeviction")
-    facts = Facts(kind, version, info.get("aof_enabled") != "0", policy)
+    facts = Facts(kind, version, info.get("aof_enabled") != "0", policy, denied)
     if facts.too_old:
         raise ServerTooOld(f"{address} is {facts}: rota {TOO_OLD}")
     route.facts[address] = facts

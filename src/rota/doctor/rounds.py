@@ -68,6 +68,8 @@ class Doctor:
         advice = yield from server.examine()
         if server.refuses:
             return Report([], ["nothing of the queue was checked: the server is too old"], advice)
+        if server.denies:
+            return Report([], ["nothing of the queue was checked: its user may not"], advice)
         findings: dict[tuple[str, str], Finding] = {}
         for _ in range(ROUNDS if repair else 1):
             round_ = _Round(self._keys, repair=repair and not server.read_only, told=told)

@@ -8,12 +8,15 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+from rota import scripts
 from rota.doctor.findings import Advice
-from rota.keys import Keys
-from rota.scripting import Ask, Operation, Reply
+from rota.keys import CATALOGUE, Keys
+from rota.scripting import Ask, Operation, Packed, Reply, Tail, all_commands
 
 MEMORY_SHARE = 0.9
 CLOCK_S = 1.0
+CLIENT_COMMANDS = ("BLPOP", "SCRIPT LOAD")
+"""What workers send beside scripts, and cannot do without."""
 SETTINGS = ("maxmemory-policy", "appendonly", "save", "timeout")
 
 
@@ -27,6 +30,8 @@ class Server:
         """It is too old for rota's scripts."""
         self.read_only = False
         """It is a replica."""
+        self.denies = False
+        """It does not let our user do what rota's scripts do."""
         self.advice: list[Advice] = []
 
     def examine(self) -> Operation[list[Advice]]:
@@ -57,7 +62,31 @@ class Server:
         self._clock(now, sent, answered)
         if said.get("cluster_enabled") == "1":
             self._cluster(read_info(rest[-1]))
+        if not self.refuses:
+            yield from self._rights()
         return self.advice
+
+    def _rights(self) -> Operation[None]:
+        """Asked of a script: it may look at the rights of its user where that may not itself."""
+        names = [self._keys.key(kind.name, kind.parameter and "x") for kind in CATALOGUE]
+        commands, keys = yield from scripts.rights(
+            self._keys,
+            commands=Packed([*all_commands(), *CLIENT_COMMANDS]),
+            names=Tail([name.encode() for name in names]),
+        )
+        self.denies = bool(commands or keys)
+        if commands:
+            rules = " ".join("+" + name.lower().replace(" ", "|") for name in commands)
+            self._say(
+                "ACL",
+                f"this user may not run {', '.join(commands).lower()}, and calls that need them "
+                f"are refused: allow {rules}, or ask with the user that workers have",
+            )
+        if keys:
+            self._say(
+                "ACL",
+                f"this user may not read and write {', '.join(keys)}: allow ~{self._keys.root}*",
+            )
 
     def _say(self, setting: str, text: str, *, danger: bool = True) -> None:
         self.advice.append(Advice(setting, text, danger))
