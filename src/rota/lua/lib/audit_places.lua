@@ -31,12 +31,7 @@ local function is_held(id)
   if #everyone > CONSUMERS_MAX then
     return nil
   end
-  for _, consumer in ipairs(everyone) do
-    if redis.call('HEXISTS', k_consumer(consumer), id) == 1 then
-      return true
-    end
-  end
-  return false
+  return one_holds(everyone, id)
 end
 
 -- A record that cannot be read, or has gone, is kept among the dead with its bytes.

@@ -8,14 +8,18 @@ local function jobs_held(consumer)
   return held
 end
 
--- Whether a consumer holds the job: asked where its record does not tell its place.
-local HANDS_MAX = 5000
-
-local function is_in_hands(id)
-  for _, consumer in ipairs(redis.call('ZRANGE', k_consumers, 0, HANDS_MAX - 1)) do
+local function one_holds(consumers, id)
+  for _, consumer in ipairs(consumers) do
     if redis.call('HEXISTS', k_consumer(consumer), id) == 1 then
       return true
     end
   end
   return false
+end
+
+-- Whether a consumer holds the job: asked where its record does not tell its place.
+local HANDS_MAX = 5000
+
+local function is_in_hands(id)
+  return one_holds(redis.call('ZRANGE', k_consumers, 0, HANDS_MAX - 1), id)
 end
