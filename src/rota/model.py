@@ -35,10 +35,15 @@ def process_name() -> str:
 
 class Enqueued(msgspec.Struct, frozen=True, gc=False):
     """The outcome of one job: `created`, `duplicate` (its id is taken), `lane_full`, or
-    `lane_broken` (see LaneBroken)."""
+    `lane_broken` (see LaneBroken).
+
+    `holder`: what the job does that has a duplicate's id; None where its record cannot be read. One
+    that is dead keeps the id until someone replays or discards it.
+    """
 
     id: str
     outcome: Outcome
+    holder: JobState | None = None
 
 
 class Claimed(msgspec.Struct, frozen=True):

@@ -283,13 +283,14 @@ async def test_an_unreachable_server_is_a_typed_error(queue_name: str) -> None:
 async def test_an_id_is_taken_while_its_job_exists(queue: rota.Queue) -> None:
     charge = charge_of(queue, id_from="tenant")
     assert (await charge.enqueue("a", 1)).outcome == "created"
-    assert await charge.enqueue("a", 2) == rota.Enqueued("a", "duplicate")
+    assert await charge.enqueue("a", 2) == rota.Enqueued("a", "duplicate", "waiting")
     async with queue.consumer() as consumer:
         (job,) = await consumer.claim()
         assert job.kwargs["order"] == 1
-        assert (await charge.enqueue("a", 3)).outcome == "duplicate", "running"
+        assert await charge.enqueue("a", 3) == rota.Enqueued("a", "duplicate", "running")
         await consumer.bury(job, "broken")
-        assert (await charge.enqueue("a", 4)).outcome == "duplicate", "dead"
+        assert await charge.enqueue("a", 4) == rota.Enqueued("a", "duplicate", "dead")
+        assert charge.sync.enqueue("a", 5) == rota.Enqueued("a", "duplicate", "dead")
     assert (await queue.info()).dead == 1
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rota.errors import LaneFull
@@ -105,6 +107,57 @@ def test_an_id_is_taken_while_its_job_exists(desk: Desk) -> None:
     desk.exchange(0, done=[("j", 2)])
     assert desk.add("j") == ["created"]
     assert desk.clean().counts("stats")["enqueued"] == 3
+
+
+def _spec(id: str, *, key: str | None = None, **options: Any) -> JobSpec:
+    return JobSpec(**{"task": "t", "id": id, "lane": "a", "ordering_key": key, **options})
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+@pytest.mark.parametrize("asking", [{}, {"lane": "b", "key": "other", "delay_ms": 9}])
+def test_a_duplicate_is_told_what_its_holder_does(
+    desk: Desk, key: str | None, asking: dict[str, Any]
+) -> None:
+    """Whatever the second job asked for; a block of its sequence is a wait."""
+
+    def holder(*ids: str) -> list[str | None]:
+        specs = [_spec(id, **{"key": key, **asking}) for id in ids]
+        done = desk.run(desk.store.enqueue(specs))
+        assert {one.outcome for one in done} == {"duplicate"}
+        return [one.holder for one in done]
+
+    desk.run(desk.store.enqueue([_spec("late", key=key, delay_ms=60_000), _spec("j", key=key)]))
+    assert holder("j", "late") == ["waiting", "delayed"]
+    desk.claim()
+    assert holder("late", "j", "j") == ["delayed", "running", "running"]
+    desk.settle(("j", "retry", 1000))
+    assert holder("j") == ["waiting" if key else "delayed"]
+    desk.clock.advance(1000)
+    desk.beat()
+    desk.claim()
+    desk.settle(("j", "bury", 0))
+    assert holder("j") == ["dead"]
+    desk.raw.set(desk.key("job", "late"), "garbage")
+    assert holder("late") == [None]
+
+
+def test_a_duplicate_within_a_call_is_told_of_the_first(desk: Desk) -> None:
+    specs = [_spec("j"), _spec("j", delay_ms=5), _spec("late", delay_ms=5), _spec("late")]
+    done = desk.run(desk.store.enqueue(specs))
+    assert [(one.outcome, one.holder) for one in done] == [
+        ("created", None), ("duplicate", "waiting"), ("created", None), ("duplicate", "delayed"),
+    ]  # fmt: skip
+    desk.clean()
+
+
+@pytest.mark.parametrize("kind", ["pending", "dead", "scheduled"])
+def test_a_damaged_key_only_hides_the_holder(desk: Desk, kind: str) -> None:
+    desk.add("j")
+    key = desk.key(kind, "a") if kind == "pending" else desk.key(kind)
+    desk.raw.delete(key)
+    desk.raw.set(key, "garbage")
+    (done,) = desk.run(desk.store.enqueue([_spec("j", lane="b")]))
+    assert (done.outcome, done.holder) == ("duplicate", None)
 
 
 def test_a_backlog_counts_what_waits_and_what_is_delayed(desk: Desk) -> None:

@@ -24,7 +24,7 @@ from math import inf
 from typing import Any, Literal
 
 from rota.jobspec import JobSpec
-from rota.model import Answer, DeadAnswer, Outcome, Settlement
+from rota.model import Answer, DeadAnswer, Enqueued, JobState, Outcome, Settlement
 from tests.model.allowance import Allowance, Limits, change
 
 PRIORITY_STEP = 2**42
@@ -50,7 +50,7 @@ class Job:
     cost: float = 1
     task: str | None = None  # whose time it is charged
     place: int | None = None  # None: never available yet
-    state: str = "waiting"
+    state: JobState = "waiting"
     due: int = 0
     attempts: int = 0
     deaths: int = 0
@@ -451,7 +451,7 @@ class Reference:
 
     # ── jobs ────────────────────────────────────────────────────────────────────────────────
 
-    def enqueue(self, specs: Sequence[JobSpec], *, atomic: bool = False) -> list[Outcome]:
+    def enqueue(self, specs: Sequence[JobSpec], *, atomic: bool = False) -> list[Enqueued]:
         outcomes: list[Outcome] = []
         created: list[JobSpec] = []
         for spec in specs:
@@ -470,7 +470,10 @@ class Reference:
         for spec in created:
             self._create(spec)
         self._reconcile()
-        return outcomes
+        return [
+            Enqueued(spec.id, one, self.jobs[spec.id].state if one == "duplicate" else None)
+            for spec, one in zip(specs, outcomes, strict=True)
+        ]
 
     def _create(self, spec: JobSpec) -> None:
         self.sequence_number += 1

@@ -169,7 +169,8 @@ def test_good_lines_go_in_and_bad_ones_are_named(rota: Programs, queue: Queue) -
     done = rota("enqueue", queue.name, "handle", "mixed.jsonl", *FIELDS)
     assert done.returncode == 1
     assert done.stdout == "3 created, 1 duplicate, 0 lane_full, 11 bad\n"
-    complaints = done.stderr.splitlines()
+    *complaints, last = done.stderr.splitlines()
+    assert last == "duplicates of jobs that are there: 1 waiting"
     assert [int(line.split()[1].rstrip(":")) for line in complaints] == [
         4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 15,
     ]  # fmt: skip
@@ -191,6 +192,24 @@ def test_good_lines_go_in_and_bad_ones_are_named(rota: Programs, queue: Queue) -
 
     again = rota("enqueue", queue.name, "handle", "mixed.jsonl", *FIELDS)
     assert again.stdout == "0 created, 4 duplicate, 0 lane_full, 11 bad\n"
+
+
+def test_duplicates_are_told_by_what_holds_their_ids(
+    rota: Programs, here: Here, queue: Queue
+) -> None:
+    rota.write("jobs.jsonl", "".join(f'{{"id": "j{n}"}}\n' for n in range(4)))
+    words = ("enqueue", queue.name, "t", "jobs.jsonl", "--id-from", "id", "--lane-from", "id")
+    assert here(*words) == (0, "4 created, 0 duplicate, 0 lane_full, 0 bad\n", "")
+    with queue.sync.consumer() as consumer:
+        consumer.bury(consumer.claim(1), "broken")
+        held = consumer.claim(1)
+        code, out, err = here(*words)
+        consumer.release(held)
+    assert (code, out) == (0, "0 created, 4 duplicate, 0 lane_full, 0 bad\n")
+    assert err.splitlines() == [
+        "duplicates of jobs that are there: 1 dead, 1 running, 2 waiting",
+        "a dead job keeps its id until rota dead replay or discard",
+    ]
 
 
 def test_csv_standard_input_and_formats(rota: Programs, queue: Queue) -> None:

@@ -132,6 +132,7 @@ class _Enqueueing:
         stops: bool,
     ) -> None:
         self.counts: Counter[str] = Counter()
+        self._holders: Counter[str] = Counter()
         self._queue = queue
         self._maker = maker
         self._lines = lines
@@ -144,6 +145,8 @@ class _Enqueueing:
             stream = self._queue.sync.enqueue_stream(self._specs(rows), on_full=on_full, wait=wait)
             for done in stream:
                 self.counts[done.outcome] += 1
+                if done.outcome == "duplicate":
+                    self._holders[done.holder or "unreadable"] += 1
         except BatchInterrupted as error:
             self._interrupted(error.__cause__ or error, len(error.unsure))
         except ServerFull as error:
@@ -157,6 +160,11 @@ class _Enqueueing:
                 told.append(f"{broken} lane_broken")
                 say("a lane is broken: rota doctor names the key that is damaged")
             typer.echo(", ".join(told))
+            if self._holders:
+                held = (f"{count} {state}" for state, count in sorted(self._holders.items()))
+                say(f"duplicates of jobs that are there: {', '.join(held)}")
+            if self._holders["dead"]:
+                say("a dead job keeps its id until rota dead replay or discard")
 
     def _specs(self, rows: Iterator[Row | BadLine]) -> Iterator[JobSpec]:
         for row in rows:

@@ -1,5 +1,5 @@
 #!lua
--- include: clock bell lists attempt record sequence_name limits backlog out_until rate charge turn reconcile
+-- include: clock bell lists attempt record sequence_name state limits backlog out_until rate charge turn reconcile
 -- args: atomic large distinct jobs bodies
 -- resend: receipt
 -- checks: itself
@@ -9,8 +9,9 @@
 -- atomic: when one lane is full, or broken, nothing is stored. large: a payload is over 2 KiB. distinct:
 -- no id stands twice.
 -- Reply: ok, outcomes · full, lane · broken, lane. outcomes: one letter per job, in order:
---   c created · d duplicate (the id is taken while its job exists) · f lane full · b lane broken (a key of
---   its, or of the job's sequence, is damaged)
+--   c created · f lane full · b lane broken (a key of its, or of the job's sequence, is damaged)
+--   duplicates (an id is taken while its job exists), by what its job does: w waiting · l delayed ·
+--   r running · x dead · d cannot be told
 local ids, lanes, keys, priorities, delays, instants, costs = unpack(jobs, 1, 7)
 
 local names = {}
@@ -34,6 +35,26 @@ local function has_room(lane)
   return room[lane] >= 0
 end
 
+local STATE_LETTERS = { waiting = 'w', delayed = 'l', running = 'r', dead = 'x' }
+
+-- The letter of job i, whose id is taken. A call that is made anew finds most of them where it put them.
+local function letter_of_holder(i)
+  local id, lane = ids[i], lanes[i]
+  local key = is_ordered(lane) and '' or keys and keys[i]
+  local home = key and k_sequence(sequence_of(lane, key)) or k_pending(lane)
+  if type(redis.pcall('ZSCORE', home, id)) == 'string' then
+    return 'w'
+  end
+  local told, state = pcall(state_of, id)
+  return told and STATE_LETTERS[state] or 'd'
+end
+
+-- The same where the id is that of job i of this call.
+local function letter_of_first(i)
+  local is_delayed = delays and (delays[i] or 0) > 0 or instants and (instants[i] or 0) > now
+  return is_delayed and 'l' or 'w'
+end
+
 -- Says which jobs are to be created, by number; nil where all are.
 local outcomes, created
 if distinct and not some_exist and not backlog then
@@ -42,8 +63,10 @@ else
   local letters, in_batch = {}, {}
   created = {}
   for i, id in ipairs(ids) do
-    if in_batch[id] or (some_exist and redis.call('EXISTS', names[i]) == 1) then
-      letters[i] = 'd'
+    if in_batch[id] then
+      letters[i] = letter_of_first(in_batch[id])
+    elseif some_exist and redis.call('EXISTS', names[i]) == 1 then
+      letters[i] = letter_of_holder(i)
     elseif not has_room(lanes[i]) then
       if atomic then
         return { 'full', lanes[i] }
@@ -51,7 +74,7 @@ else
       letters[i] = 'f'
     else
       letters[i] = 'c'
-      in_batch[id] = true
+      in_batch[id] = i
       created[#created + 1] = i
     end
   end

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: clock record sequence_name jobs_held
+-- include: clock record sequence_name state jobs_held
 -- args: id
 -- resend: yes
 -- Where a job stands. state: waiting · delayed · running · dead · none (no such job). One whose record
@@ -9,29 +9,10 @@ local record = redis.call('GET', k_job(id))
 if not record then
   return { now, 'none', '', 0, 0, '', 0 }
 end
-local prefix = read_prefix(id)
-local _, header = read_whole(id)
-local function place()
-  local dead = redis.call('ZSCORE', k_dead, id)
-  if dead then
-    return 'dead', tonumber(dead)
-  end
-  local due = prefix and redis.call('ZSCORE', k_scheduled, place_text(prefix.place) .. id)
-  if due then
-    return 'delayed', tonumber(due)
-  end
-  if not header then
-    return is_in_hands(id) and 'running' or 'waiting', 0
-  end
-  local lane = header.lane
-  local key = is_ordered(lane) and '' or header.key
-  local home = key and k_sequence(sequence_of(lane, key)) or k_pending(lane)
-  return redis.call('ZSCORE', home, id) and 'waiting' or 'running', 0
-end
-local state, due = place()
+local state, due = state_of(id)
 return {
   now,
-  state,
+  state or (is_in_hands(id) and 'running' or 'waiting'),
   record,
   count_of(k_attempts, id),
   count_of(k_deaths, id),

@@ -20,7 +20,7 @@ from rota.errors import (
 )
 from rota.jobspec import JobSpec
 from rota.keys import Keys
-from rota.model import Enqueued, Outcome
+from rota.model import Enqueued, JobState, Outcome
 from rota.names import shown
 from rota.scripting import Call, Confirm, Operation, Packed, Reply, Tail, Wait
 
@@ -33,11 +33,15 @@ LARGE_BYTES = 2048
 FULL_PAUSE_S = 0.25
 
 _NOTHING_WRITTEN = (ConfigError, QueueBroken, ServerFull, ServerTooOld)
-_OUTCOMES: dict[str, Outcome] = {
-    "c": "created",
-    "d": "duplicate",
-    "f": "lane_full",
-    "b": "lane_broken",
+_OUTCOMES: dict[str, tuple[Outcome, JobState | None]] = {
+    "c": ("created", None),
+    "w": ("duplicate", "waiting"),
+    "l": ("duplicate", "delayed"),
+    "r": ("duplicate", "running"),
+    "x": ("duplicate", "dead"),
+    "d": ("duplicate", None),
+    "f": ("lane_full", None),
+    "b": ("lane_broken", None),
 }
 _STORED = ("created", "duplicate")
 
@@ -170,7 +174,7 @@ class Enqueueing:
         if status == "broken":
             raise LaneBroken(text)
         outcomes = [
-            Enqueued(spec.id, _OUTCOMES[letter]) for spec, letter in zip(specs, text, strict=True)
+            Enqueued(spec.id, *_OUTCOMES[letter]) for spec, letter in zip(specs, text, strict=True)
         ]
         if durable is not None and any(done.outcome in _STORED for done in outcomes):
             _check_confirmed(durable, confirmed, outcomes)

@@ -1,0 +1,21 @@
+-- Where a job that has a record stands, and, of one delayed or dead, its time (Unix ms; else 0). nil where
+-- its record does not tell its lane.
+local function state_of(id)
+  local dead = redis.call('ZSCORE', k_dead, id)
+  if dead then
+    return 'dead', tonumber(dead)
+  end
+  local prefix = read_prefix(id)
+  local due = prefix and redis.call('ZSCORE', k_scheduled, place_text(prefix.place) .. id)
+  if due then
+    return 'delayed', tonumber(due)
+  end
+  local _, header = read_whole(id)
+  if not header then
+    return nil, 0
+  end
+  local lane = header.lane
+  local key = is_ordered(lane) and '' or header.key
+  local home = key and k_sequence(sequence_of(lane, key)) or k_pending(lane)
+  return redis.call('ZSCORE', home, id) and 'waiting' or 'running', 0
+end
