@@ -68,10 +68,31 @@ def test_one_job(here: Here, queue: Queue) -> None:
     assert (code, out, "no job none" in err) == (1, "", True)
 
 
+@pytest.mark.parametrize(
+    "verb", [("job", "retry"), ("job", "cancel"), ("dead", "replay"), ("dead", "discard")]
+)
+def test_a_dry_run_says_of_each_id_what_the_run_says(
+    here: Here, queue: Queue, verb: tuple[str, str]
+) -> None:
+    queue.sync.enqueue_many([JobSpec(task="t", id="dead"), JobSpec(task="t", id="runs")])
+    with queue.sync.consumer() as consumer:
+        consumer.bury(consumer.claim(1), "boom")
+        held = consumer.claim(1)
+        queue.sync.enqueue(JobSpec(task="t", id="waits"))
+        queue.sync.enqueue(JobSpec(task="t", id="late", delay_ms=60_000))
+        words = (*verb, queue.name, "dead", "runs", "waits", "late", "nosuch")
+        dry_code, _, dry = here(*words, "--dry-run")
+        code, _, err = here(*words, *(["--yes"] if verb != ("job", "retry") else []))
+        consumer.release(held)
+    assert (code, dry.replace("would be ", "")) == (1, err)
+    assert dry_code == code
+
+
 def test_retry_and_cancel(rota: Programs, here: Here, queue: Queue) -> None:
     fill(queue)
     code, out, err = here("job", "retry", queue.name, "x0", "d0", "w0", "--dry-run")
-    assert (code, out, err) == (0, "", "2 would be retried\n")
+    assert (code, out) == (0, "")
+    assert err == "w0: it waits for its turn already\n2 would be retried\n"
     listed = here("job", "ls", queue.name, "--state", "delayed", "--ids")[1]
     done = rota("job", "retry", queue.name, "-", input=f"{listed}x0\nw0\n")
     assert (done.returncode, done.stdout) == (0, "")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rota.cli.exits import FAILED, say
-from rota.cli.opening import confirm, given_ids, opened, progress
+from rota.cli.opening import confirm, given_ids, opened, progress, state_of
 from rota.cli.options import (
     DryRunOption,
     IdsOption,
@@ -149,12 +149,15 @@ def _act(
 
 
 def _act_on_ids(queue: Queue, ids: list[str], dry_run: bool, done: str) -> None:
-    if dry_run:
-        say(f"{len(ids)} would be {done}")
-        return
     dead = queue.sync.dead
     act: Callable[..., list[DeadAnswer]] = dead.replay if done == "replayed" else dead.discard
-    answers = act(*ids)
+    if dry_run:
+        done = f"would be {done}"
+        answers: list[DeadAnswer] = [
+            "ok" if state_of(queue, id) == "dead" else "none" for id in ids
+        ]
+    else:
+        answers = act(*ids)
     for id, answer in zip(ids, answers, strict=True):
         if answer != "ok":
             why = "not among the dead" if answer == "none" else "its record cannot be read"

@@ -10,7 +10,7 @@ import typer
 
 from rota.cli.exits import FAILED, fail, say
 from rota.cli.job import NO_JOB, app
-from rota.cli.opening import confirm, given_ids, opened
+from rota.cli.opening import confirm, given_ids, opened, state_of
 from rota.cli.options import (
     ByOption,
     DryRunOption,
@@ -26,7 +26,6 @@ from rota.cli.times import moment, span
 from rota.failure import headline
 from rota.model import JobInfo
 from rota.names import visible
-from rota.queue import Queue
 
 __all__ = ["app"]
 
@@ -36,6 +35,13 @@ _NOT_RETRIED = {
     "running": "it runs",
     "waiting": "it waits for its turn already",
     "unreadable": "its record cannot be read",
+}
+_WOULD_CANCEL = {
+    "none": "none",
+    "waiting": "cancelled",
+    "delayed": "cancelled",
+    "running": "asked",
+    "dead": "dead",
 }
 _NOT_CANCELLED = {
     "none": f"there is no such job: {NO_JOB}",
@@ -52,18 +58,17 @@ def retry(
     Exit status 1 when there was no such job, or its record cannot be read.
     """
     with opened(queue, url) as target:
-        wanted = given_ids(ids)
-        if dry_run:
-            states = _states(target, wanted)
-            say(f"{states['dead'] + states['delayed']} would be retried")
-            return
         answers: Counter[str] = Counter()
-        for id in wanted:
-            answer = target.sync.job(id).retry()
+        for id in given_ids(ids):
+            if dry_run:
+                state = state_of(target, id)
+                answer = "ok" if state in ("dead", "delayed") else state
+            else:
+                answer = target.sync.job(id).retry()
             answers[answer] += 1
             if answer != "ok":
                 say(f"{id}: {_NOT_RETRIED[answer]}")
-        say(f"{answers['ok']} retried")
+        say(f"{answers['ok']} {'would be retried' if dry_run else 'retried'}")
         if answers["none"] or answers["unreadable"]:
             raise typer.Exit(FAILED)
 
@@ -84,25 +89,19 @@ def cancel(
     with opened(queue, url) as target:
         wanted = given_ids(ids)
         confirm(target, f"Cancel {len(wanted)} jobs for good?", yes=yes, dry_run=dry_run)
-        if dry_run:
-            states = _states(target, wanted)
-            gone = states["waiting"] + states["delayed"]
-            say(f"{gone} would be deleted, {states['running']} asked to stop")
-            return
         answers: Counter[str] = Counter()
         for id in wanted:
-            answer = target.sync.job(id).cancel(by=by)
+            if dry_run:
+                answer = _WOULD_CANCEL[state_of(target, id)]
+            else:
+                answer = target.sync.job(id).cancel(by=by)
             answers[answer] += 1
             if answer in _NOT_CANCELLED:
                 say(f"{id}: {_NOT_CANCELLED[answer]}")
-        say(f"{answers['cancelled']} deleted, {answers['asked']} asked to stop")
+        deleted = "would be deleted" if dry_run else "deleted"
+        say(f"{answers['cancelled']} {deleted}, {answers['asked']} asked to stop")
         if answers["none"] or answers["dead"]:
             raise typer.Exit(FAILED)
-
-
-def _states(queue: Queue, ids: list[str]) -> Counter[str]:
-    found = (queue.sync.job(id).info() for id in ids)
-    return Counter("none" if job is None else job.state for job in found)
 
 
 @app.command(name="watch")

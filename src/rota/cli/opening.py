@@ -54,6 +54,12 @@ def given_ids(ids: Sequence[str]) -> list[str]:
     return [line.strip() for line in sys.stdin if line.strip()]
 
 
+def state_of(queue: Queue, id: str) -> str:
+    """What --dry-run goes by: where the job stands, `none` where there is none."""
+    found = queue.sync.job(id).info()
+    return "none" if found is None else found.state
+
+
 @contextlib.contextmanager
 def progress(
     title: str, total: int | None = None, left: Callable[[], int] | None = None

@@ -47,8 +47,8 @@ def expect_server(link: Link) -> None:
     if target.kind == "embedded" and not has_run(target.directory):
         raise ConfigError(
             f"no server to look at: none has run in {target.directory}\n"
-            "  Name one with --url or ROTA_URL, or give module:queue of code that does; only "
-            "rota worker, dev and enqueue start one here."
+            "  Name one with --url or ROTA_URL, or give module:queue of code that names one.\n"
+            "  Only rota worker, dev and enqueue start one here."
         )
 
 
