@@ -80,6 +80,7 @@ def test_names_are_shown_as_they_are(rota: Programs, queue: Queue, valkey: Serve
 
 
 def test_a_bar_on_a_terminal(rota: Programs, queue: Queue) -> None:
+    queue.sync.set(ceiling=1)
     leader, follower = pty.openpty()
     done = subprocess.run(
         rota._command(("doctor", queue.name)),

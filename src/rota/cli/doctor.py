@@ -44,9 +44,11 @@ def doctor(
         if as_json:
             typer.echo(_json(report))
         else:
-            _print(target.name, report, repair=repair)
+            _print(report)
         if not there:
             say(absent(target))
+        elif not as_json:
+            say(f"queue {target.name}: {_state(report, repair=repair)}")
     if not (there and report.sound):
         raise typer.Exit(FAILED)
 
@@ -56,7 +58,7 @@ def _json(report: Report) -> str:
     return json_line(row)
 
 
-def _print(name: str, report: Report, *, repair: bool) -> None:
+def _print(report: Report) -> None:
     """What is wrong to standard output, and the rest for people to standard error."""
     for finding in report.findings:
         typer.echo(_line(finding))
@@ -64,12 +66,15 @@ def _print(name: str, report: Report, *, repair: bool) -> None:
         typer.echo(f"{'server' if advice.danger else 'advice'}  {advice.setting}: {advice.text}")
     for sentence in report.unchecked:
         say(f"not checked: {sentence}")
+
+
+def _state(report: Report, *, repair: bool) -> str:
     text = _summary(report.findings, report.left, repair=repair)
     dangers = sum(advice.danger for advice in report.advice)
     if dangers and not report.left:
         settings = "1 setting" if dangers == 1 else f"{dangers} settings"
         text += f", but {settings} of its server endanger{'s' if dangers == 1 else ''} it"
-    say(f"queue {name}: {text}")
+    return text
 
 
 def _line(finding: Finding) -> str:
