@@ -101,7 +101,7 @@ def signs_of_life(queue: Queue) -> Health:
         return Health((Check(f"{queue.name}: server", False, str(error)),))
     stands = first.could_work and last.could_work and first.served == last.served
     silent = last.consumers > 0 and last.beat_age is not None and last.beat_age > SILENT_S
-    late = last.consumers > 0 and last.overdue > OVERDUE_S
+    late = (last.consumers > 0 or not last.paused) and last.overdue > OVERDUE_S
     bell = "work is ready, consumers hold nothing, and none came to take it"
     beat = f"nobody has kept the queue's time for {last.beat_age or 0:.0f} s"
     due = f"what fell due {last.overdue:.0f} s ago was not brought back"

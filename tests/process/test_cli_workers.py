@@ -95,6 +95,21 @@ def test_check_says_whether_all_is_well(here: Here, queue: Queue, valkey: Server
     assert here("check", "bad{}")[0] == 2
 
 
+def test_what_fell_due_long_ago_is_work_without_a_worker(
+    here: Here, queue: Queue, valkey: Server
+) -> None:
+    queue.sync.enqueue(JobSpec(task="t", delay_ms=3_600_000))
+    assert here("check", queue.name)[0] == 0
+    scheduled = queue.link.keys.key("scheduled")
+    raw = valkey.raw()
+    for member in raw.zrange(scheduled, 0, -1):
+        raw.zadd(scheduled, {member: (time.time() - 100) * 1000})
+    code, out, _ = here("check", queue.name)
+    assert (code, "BAD  due: what fell due 1" in out) == (1, True)
+    queue.sync.pause()
+    assert here("check", queue.name)[0] == 0, "as jobs that wait in a paused queue"
+
+
 # ── top ─────────────────────────────────────────────────────────────────────────────────────────
 
 
