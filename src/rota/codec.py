@@ -41,6 +41,7 @@ from rota.travel import (
     decoder_of,
     encode_value,
     is_too_deep,
+    is_unfit,
     misfit,
 )
 
@@ -167,11 +168,14 @@ class Codec:
         """Positional and keyword arguments to call the function with.
 
         Raises `PayloadError` with the reason for bytes that are not JSON, fields that are
-        missing or unknown, and values that do not fit their annotation.
+        missing or unknown, and values that do not fit their annotation. What says nothing of the
+        payload (no memory, no file left to open, a validator's own error) is raised as it is.
         """
         try:
             values = self._read(payload)
-        except Exception:
+        except Exception as error:
+            if not is_unfit(error, payload):
+                raise
             values = self._read_foreign(payload)
         if self._simple:
             return (), values
@@ -228,6 +232,8 @@ class Codec:
             fields = self._by_position(raw) if isinstance(raw, list) else self._by_name(raw)
             return self._read(ENCODER.encode(fields))
         except Exception as exc:
+            if not is_unfit(exc, payload):
+                raise
             raise PayloadError(
                 f"{self._shape}: the payload does not fit: {misfit(exc)}, given "
                 f"{len(payload):,} bytes"

@@ -8,15 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from rota.endings import burial
-from rota.errors import LeaseLost, PayloadError
+from rota import endings
+from rota.endings import Failed, burial
+from rota.errors import LeaseLost, PayloadError, UnknownTask
 from rota.ids import new_nonce
 from rota.model import Answer, Claimed, Exchanged, Job, Settlement, job_from, process_name
 from rota.scripting import Operation
 from rota.store import Store
 
 Decode = Callable[[Job], None]
-"""Fills a job's arguments where its task is known; raises PayloadError where they do not fit."""
+"""Fills a job's arguments where its task is known. A PayloadError or UnknownTask says that it can
+never be run; any other error is a failed attempt."""
+
+UNREAD_PAUSE_MS = 1000
+"""How long a job stays away whose record could not be read now, for no fault of the record's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,14 +227,13 @@ class Deliveries:
             for one in claimed:
                 job, why = self._read(one, delivery, now)
                 if why is not None:
-                    hold = job is not None and job.on_dead == "hold"
-                    if hold and entry:
+                    what = _refusal(one.id, delivery, job, why)
+                    stops = _stops(what)
+                    if stops and entry:
                         # It may stop its sequence only when it is the head: next time.
                         what = Settlement(one.id, delivery, "release", unstarted=True)
-                    else:
-                        what = burial(one.id, delivery, why, hold=hold)
-                    refused.append(Refused(job, what, why))
-                    if hold:
+                    refused.append(Refused(job, what, _text(why)))
+                    if stops:
                         break  # the server gives back what was taken behind it
                 elif job is not None:
                     job.begin()
@@ -238,18 +242,26 @@ class Deliveries:
                 entries.append(entry)
         return Taken(entries, unread.reply, refused)
 
-    def _read(self, claimed: Claimed, delivery: str, now: int) -> tuple[Job | None, str | None]:
-        """The job, and why it cannot be run."""
+    def _read(
+        self, claimed: Claimed, delivery: str, now: int
+    ) -> tuple[Job | None, str | Failed | None]:
+        """The job, and why it cannot be run: ever, or this time."""
         try:
             job = job_from(claimed, delivery)
         except PayloadError as error:
             return None, str(error)
+        except Exception as error:
+            return None, Failed.by(error)
         if job.expires is not None and job.expires <= now:
             return job, "expired before it was started"
         try:
             self._decode(job)
-        except Exception as error:
+        except (PayloadError, UnknownTask) as error:
             return job, f"{type(error).__name__}: {error}"
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a validator is another's code, as a handler is
+            return job, Failed.by(error)
         return job, None
 
 
@@ -257,6 +269,19 @@ def _charged_by_time(jobs: Sequence[Job]) -> bool:
     """By a list, not by `any`: it is on the way from one answer to the next question, and the
     server waits meanwhile."""
     return bool([job for job in jobs if job.charge == "time"])
+
+
+def _refusal(id: str, delivery: str, job: Job | None, why: str | Failed) -> Settlement:
+    """What can never be run is buried; what failed may be tried again."""
+    if not isinstance(why, Failed):
+        return burial(id, delivery, why, hold=job is not None and job.on_dead == "hold")
+    if job is None:  # of its attempts nothing is known
+        return Settlement(id, delivery, "release", UNREAD_PAUSE_MS, unstarted=True)
+    return endings.settlement(job, why)
+
+
+def _text(why: str | Failed) -> str:
+    return why.error or "" if isinstance(why, Failed) else why
 
 
 def _stops(settlement: Settlement) -> bool:

@@ -284,8 +284,8 @@ class Fetcher:
 
     def _decode(self, job: Job) -> None:
         task = self.queue.find_task(job.task)
+        job.backoff = task.policy.backoff  # also of a job whose arguments cannot be read now
         job.args, job.kwargs = task.codec.decode(job.payload)
-        job.backoff = task.policy.backoff
 
     async def _may_begin(self, job: Job) -> bool:
         try:

@@ -55,14 +55,16 @@ def tell(queue: str, job: Job, ending: Ending, seconds: float) -> None:
         )
 
 
-def tell_refused(queue: str, id: str, job: Job | None, why: str) -> None:
-    """Says that a job is dead which was not run; `job` is None where it could not be read."""
+def tell_refused(queue: str, id: str, job: Job | None, why: str, *, dead: bool) -> None:
+    """Says that a job was not run, and whether it is dead; `job` is None where it could not be
+    read."""
     where = "" if job is None else visible(f" of task {job.task} in lane {job.lane}")
     known = {"queue": queue, "job": id} if job is None else fields(queue, job)
     logger.warning(
-        "job %s%s was not run and is dead: %s",
+        "job %s%s was not run and %s: %s",
         visible(id),
         where,
+        "is dead" if dead else "goes back",
         headline(why),
         extra=known | {"outcome": "refused"},
     )

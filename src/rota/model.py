@@ -128,7 +128,7 @@ def parse_record(record: bytes) -> Record:
     try:
         header = decode_header(head)
         place, enqueued = int(prefix[:17]), int(prefix[32:]) / 1000
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise PayloadError(f"the record's header cannot be read: {misfit(error)}") from None
     return Record(header, place, enqueued, payload)
 

@@ -168,8 +168,8 @@ class Queue(Guide):
         """Fills in what the job's task knows; jobs of other tasks keep their payload only."""
         task = self.tasks.get(job.task)
         if task is not None:
+            job.backoff = task.policy.backoff  # also of a job whose arguments cannot be read now
             job.args, job.kwargs = task.codec.decode(job.payload)
-            job.backoff = task.policy.backoff
 
     def lifespan(self, function: Callable[[], AsyncIterator[Any]]) -> Lifespan:
         """Registers an async generator that runs around each worker process's life.

@@ -103,8 +103,8 @@ class Settling:
             self._others.append(Ended(job, settlement(job, ending)))
 
     def refuse(self, refused: Iterable[Refused]) -> None:
-        """Ends what was claimed and cannot be run. What is buried counts, and is told, when the
-        server has accepted it; what goes back does not."""
+        """Ends what was claimed and cannot be run. It counts, and is told, when the server has
+        accepted it; what goes back as it is not its turn does not."""
         self._others += refused
         if self._others:
             self._wake()
@@ -143,11 +143,8 @@ class Settling:
             if isinstance(one, Ended):
                 self._count(one.job, one.what.action, answer)
                 self._tell(one.job)
-            elif one.what.action == "bury" and answer != "lost":
-                self.tally.dead += 1
-                with safely:
-                    self.observer.refused()
-                joblog.tell_refused(self._queue, one.what.id, one.job, one.why)
+            elif answer != "lost":
+                self._count_refused(one, answer)
 
     def completed(self, batch: Batch, answers: Sequence[Answer]) -> None:
         """The server has answered what was done."""
@@ -174,6 +171,19 @@ class Settling:
                 self._count(one.job, one.what.action)
         for job in list(self._waiting):
             self._tell(job)
+
+    def _count_refused(self, one: Refused, answer: Answer) -> None:
+        self.tally.count(one.what.action, answer)
+        if one.what.action == "release" and not one.what.delay:
+            return  # its turn is another time
+        with safely:
+            if one.what.action == "bury":
+                self.observer.refused()
+            elif one.job is not None:
+                self.observer.settled(one.job, one.what.action, answer)
+        joblog.tell_refused(
+            self._queue, one.what.id, one.job, one.why, dead=one.what.action == "bury"
+        )
 
     def _tell(self, job: Job) -> None:
         future = self._waiting.get(job)

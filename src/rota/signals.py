@@ -24,7 +24,7 @@ class Signal(Exception):
     _text = ""
 
     def __str__(self) -> str:
-        return self._text
+        return self._text or super().__str__()
 
 
 class Retry(Signal):

@@ -147,6 +147,14 @@ def misfit(exc: Exception) -> str:
     return f"{reason[:MAX_REASON]}{place[:MAX_REASON]}"
 
 
+def is_unfit(error: Exception, payload: bytes) -> bool:
+    """Whether the error, met in decoding, says that the payload is bad: those are what validators
+    raise for it. Any other is the environment's, or a validator's own."""
+    if isinstance(error, RecursionError):
+        return is_too_deep(payload)
+    return isinstance(error, ValueError | TypeError | AssertionError)
+
+
 def is_too_deep(payload: bytes, outer: int = 0) -> bool:
     """Whether lists and objects nest deeper than `MAX_DEPTH`, `outer` levels of it spent."""
     most = MAX_DEPTH - outer

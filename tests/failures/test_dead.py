@@ -93,7 +93,7 @@ async def test_the_reason_is_kept_bounded(server: Server, queue: rota.Queue, end
     expected = {
         "bury": "why not",
         "time-out": "timed out after 0.1 s",
-        "signal": "Signal('a bare one')",
+        "signal": "Signal: a bare one",
         "exhausted": "xxx",
     }
     assert expected[end] in job.error

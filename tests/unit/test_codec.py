@@ -738,12 +738,17 @@ class Exploding(msgspec.Struct):
     x: int
 
     def __post_init__(self) -> None:
-        raise KeyError("constructor")
+        raise (KeyError, ValueError)[self.x]("constructor")
 
 
-def test_a_constructor_that_raises_is_a_payload_error() -> None:
+def test_a_constructor_that_refuses_is_a_payload_error() -> None:
     with pytest.raises(PayloadError, match="does not fit"):
         takes(Exploding).decode(b'{"value":{"x":1}}')
+
+
+def test_a_constructor_that_fails_says_nothing_of_the_payload() -> None:
+    with pytest.raises(KeyError, match="constructor"):
+        takes(Exploding).decode(b'{"value":{"x":0}}')
 
 
 @pytest.mark.parametrize(
