@@ -137,7 +137,8 @@ class Consumer(Claims):
         return await self.settle([(job, Retry(delay, error)) for job in each(jobs)])
 
     async def release(self, jobs: Jobs, *, delay: float | timedelta = 0) -> list[Answer]:
-        """Gives jobs back to their places, uncounted."""
+        """Gives jobs back to their places, uncounted; by hand they do not stay away by themselves,
+        however often."""
         return await self.settle([(job, Release(delay)) for job in each(jobs)])
 
     async def bury(self, jobs: Jobs, reason: str) -> list[Answer]:

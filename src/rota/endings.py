@@ -9,7 +9,7 @@ import msgspec
 
 from rota.errors import ConfigError
 from rota.failure import brief, report
-from rota.model import Action, Job, Settlement, process_name
+from rota.model import UNPACED, Action, Job, Settlement, process_name
 from rota.signals import Bury, RateLimited, Release, Retry
 from rota.timing import backoff_delay, milliseconds
 
@@ -39,6 +39,10 @@ class Stopped(Release):
     def __init__(self, *, begun: bool) -> None:
         super().__init__()
         self.begun = begun
+
+
+class Unpaced(Release):
+    """A release whose handler named no delay."""
 
 
 class Unstarted(Release):
@@ -71,6 +75,8 @@ def settlement(job: Job, ending: Ending) -> Settlement:
         case Unstarted():
             delay = milliseconds(ending.delay)
             return Settlement(job.id, job.delivery, "release", delay, unstarted=True)
+        case Unpaced():
+            return Settlement(job.id, job.delivery, "release", UNPACED, ran=job.ran())
         case Release():
             delay = milliseconds(ending.delay)
             return Settlement(job.id, job.delivery, "release", delay, ran=job.ran())

@@ -70,6 +70,18 @@ def tell_refused(queue: str, id: str, job: Job | None, why: str, *, dead: bool) 
     )
 
 
+def tell_slowed(queue: str, job: Job) -> None:
+    """Says, once for a row of releases, that the job stays away from now on."""
+    logger.warning(
+        "job %s of task %s in lane %s was released without a delay for the third time in a row: "
+        "it waits 1 s, and twice as long each time, up to 60 s; rota.Release(delay) says how long",
+        job.id,
+        job.task,
+        job.lane,
+        extra=fields(queue, job) | {"outcome": "slowed"},
+    )
+
+
 def _is_trouble(ending: Ending) -> bool:
     return isinstance(ending, Bury) or (isinstance(ending, Retry) and bool(ending.error))
 

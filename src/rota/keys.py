@@ -62,6 +62,7 @@ CATALOGUE: tuple[KeyKind, ...] = (
     KeyKind("attempts", "attempts", "hash", "job → failed attempts"),
     KeyKind("deaths", "deaths", "hash", "job → workers that died with it"),
     KeyKind("errors", "errors", "hash", "job → its last error"),
+    KeyKind("releases", "releases", "hash", "job → releases without a delay since it last failed"),
     KeyKind("consumers", "consumers", "zset", "consumer → lease deadline; -inf marked gone"),
     KeyKind("consumer", "c:{consumer}", "hash", "what a consumer holds: job → delivery"),
     KeyKind("orders", "orders", "hash", "consumer → what its process was asked: quiet, stop"),

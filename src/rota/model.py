@@ -18,7 +18,8 @@ from rota.timing import Backoff, BackoffRule
 from rota.travel import misfit
 
 Outcome = Literal["created", "duplicate", "lane_full", "lane_broken"]
-Answer = Literal["ok", "settled", "lost"]
+Answer = Literal["ok", "settled", "lost", "slowed"]
+"""`slowed`: ok, and a job that its handler releases over and over stays away from now on."""
 DeadAnswer = Literal["ok", "none", "unreadable"]
 CancelAnswer = Literal["cancelled", "asked", "dead", "none"]
 JobState = Literal["waiting", "delayed", "running", "dead"]
@@ -182,12 +183,17 @@ def job_from(claimed: Claimed, delivery: str) -> Job:
     )
 
 
+UNPACED = -1
+"""The server spaces out such releases of a job: the third in a row stays away for 1 s, each further
+one twice as long, up to 60 s."""
+
 Action = Literal["complete", "retry", "release", "bury", "block_lane", "block_sequence", "cancel"]
 
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """How one delivery ends. `delay` in milliseconds; `error` is JSON kept with the job.
+    """How one delivery ends. `delay` in milliseconds, `UNPACED` of a release whose handler named
+    none; `error` is JSON kept with the job.
 
     `unstarted`: a job released without having been run; its lane's rate gets it back. `ran`: for
     how many seconds, told of jobs that are charged by time.

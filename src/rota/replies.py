@@ -23,7 +23,12 @@ def texts(reply: Reply) -> list[str]:
     return [text_of(item) for item in reply]
 
 
-_ANSWERS: dict[bytes, Answer] = {b"ok": "ok", b"settled": "settled", b"lost": "lost"}
+_ANSWERS: dict[bytes, Answer] = {
+    b"ok": "ok",
+    b"settled": "settled",
+    b"lost": "lost",
+    b"slowed": "slowed",
+}
 
 
 def answers(reply: Reply) -> list[Answer]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from rota import joblog, tracing
-from rota.endings import Ending, Failed, Stopped
+from rota.endings import Ending, Failed, Stopped, Unpaced
 from rota.executor import Executor
 from rota.meter import SILENT, Observer
 from rota.model import Job
@@ -88,4 +88,6 @@ class Runner:
             return Release()  # whatever it made of being cancelled
         if job.cancelled and isinstance(ending, Retry | Release):
             return Stopped(begun=True)
+        if isinstance(ending, Release) and not ending.delay:
+            return Unpaced()
         return ending

@@ -141,6 +141,9 @@ class Settling:
         others, batch.others = batch.others, []
         for one, answer in zip(others, answers, strict=True):
             if isinstance(one, Ended):
+                if answer == "slowed":
+                    joblog.tell_slowed(self._queue, one.job)
+                    answer = "ok"
                 self._count(one.job, one.what.action, answer)
                 self._tell(one.job)
             elif answer != "lost":

@@ -42,7 +42,11 @@ class Retry(Signal):
 
 
 class Release(Signal):
-    """Give the job back to its place without counting an attempt, `delay` seconds from now."""
+    """Give the job back to its place without counting an attempt, `delay` seconds from now.
+
+    A job released without a delay over and over stays away by itself: for 1 s after the third time
+    without a failed attempt between, then twice as long each time, up to 60 s. A delay is kept.
+    """
 
     def __init__(self, delay: float | timedelta = 0) -> None:
         self.delay = seconds(delay, "delay")

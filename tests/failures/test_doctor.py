@@ -174,6 +174,8 @@ DAMAGES: dict[str, tuple[Damage, set[str]]] = {
         {"lease", "place", "permits", "count", "held"},
     ),
     "attempts of nothing": (lambda r, k, b: r.hset(k.key("attempts"), "gone", 1), {"leftover"}),
+    "releases of nothing": (lambda r, k, b: r.hset(k.key("releases"), "gone", 1), {"leftover"}),
+    "releases unreadable": (lambda r, k, b: r.hset(k.key("releases"), "a2", "x"), {"leftover"}),
     "attempts unreadable": (lambda r, k, b: r.hset(k.key("attempts"), "a2", "x"), {"leftover"}),
     "deaths of nothing": (lambda r, k, b: r.hset(k.key("deaths"), "gone", 1), {"leftover"}),
     "an error of nothing": (lambda r, k, b: r.hset(k.key("errors"), "gone", "{}"), {"leftover"}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.model import Action, Settlement
+from rota.model import UNPACED, Action, Settlement
 from tests.lua.conftest import Desk
 
 pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the model test's
@@ -50,12 +50,83 @@ def test_success_clears_the_counts_of_failures(desk: Desk) -> None:
     for _ in range(2):
         desk.claim()
         desk.settle(("j", "retry", 0), error='{"error":"x"}')
-    for kind in ("deaths", "cancels"):
+    for kind in ("deaths", "cancels", "releases"):
         desk.raw.hset(desk.key(kind), "j", "1")
     assert [job.attempts for (job,) in desk.exchange().entries] == [2]
     assert desk.settle(("j", "complete", 0)) == ["ok"]
     dump = desk.clean()
-    assert not {"attempts", "deaths", "errors", "cancels"} & dump.types.keys()
+    assert not {"attempts", "deaths", "errors", "cancels", "releases"} & dump.types.keys()
+
+
+PAUSES = [0, 0, 1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000]
+
+
+def release(desk: Desk) -> tuple[int, str]:
+    """Claims the job and releases it without a delay: for how long it stays away, what is said."""
+    assert desk.claim() == [["j"]]
+    (answer,) = desk.settle(("j", "release", UNPACED))
+    away = [until for kind in ("scheduled", "blocked") for until in desk.zset(kind).values()]
+    desk.clean()
+    return (round(away[0]) - desk.clock.now if away else 0), answer
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_releases_without_a_delay_space_themselves_out(desk: Desk, key: str | None) -> None:
+    """Of a sequence as a whole, of which nothing overtakes its head."""
+    desk.add(*["j", "behind"][: 2 if key else 1], key=key)
+    for n, pause in enumerate(PAUSES):
+        assert release(desk) == (pause, "slowed" if n == 2 else "ok")
+        if pause:
+            desk.run(desk.store.heartbeat(["c"], lease_ms=2 * max(PAUSES)))
+            desk.clock.advance(pause - 1)
+            desk.beat()
+            assert desk.claim() == []
+            desk.clock.advance(1)
+            desk.beat()
+    assert desk.hash("releases") == {"j": str(len(PAUSES))}
+    assert not desk.hash("attempts")
+
+
+@pytest.mark.parametrize("ending", ["retry", "bury", "complete"])
+def test_another_ending_ends_the_row(desk: Desk, ending: Action) -> None:
+    desk.add("j")
+    for _ in range(2):
+        assert release(desk) == (0, "ok")
+    desk.claim()
+    desk.settle(("j", ending, 0), error='{"error":"x"}')
+    if ending == "bury":
+        assert desk.run(desk.dead.replay(["j"])) == ["ok"]
+    elif ending == "complete":
+        desk.add("j")
+    assert not desk.hash("releases")
+    assert [release(desk) for _ in range(3)] == [(0, "ok"), (0, "ok"), (1000, "slowed")]
+
+
+@pytest.mark.parametrize("delay", [0, 5])
+def test_a_delay_that_is_named_is_kept_and_does_not_count(desk: Desk, delay: int) -> None:
+    """0 is what consumers by hand and stopping workers say."""
+    desk.add("j")
+    for _ in range(2):
+        assert release(desk) == (0, "ok")
+    for _ in range(5):
+        desk.claim()
+        assert desk.settle(("j", "release", delay)) == ["ok"]
+        assert list(desk.zset("scheduled").values()) == [desk.clock.now + delay] * bool(delay)
+        desk.clock.advance(delay)
+        desk.beat()
+    assert desk.hash("releases") == {"j": "2"}
+    assert release(desk) == (1000, "slowed")
+
+
+def test_a_job_asked_to_be_cancelled_does_not_stay_away(desk: Desk) -> None:
+    desk.add("j")
+    for _ in range(2):
+        release(desk)
+    desk.claim()
+    desk.run(desk.store.cancel("j", by=None))
+    assert desk.settle(("j", "release", UNPACED)) == ["ok"]
+    assert not desk.clean().get("job:j")
+    assert not desk.hash("releases")
 
 
 @pytest.mark.parametrize("action", ["retry", "release", "bury", "complete"])

@@ -344,7 +344,7 @@ def _limits(dump: Dump) -> Iterator[str]:
 def _leftovers(dump: Dump) -> Iterator[str]:
     """What belongs to something must go with it."""
     records = {id for id, _ in dump.each("job:")}
-    for name in ("attempts", "deaths", "errors", "costs", "cancels"):
+    for name in ("attempts", "deaths", "releases", "errors", "costs", "cancels"):
         for id in dump.get(name).keys() - records:
             yield f"{name} of job {id}, which is gone"
     blocked, why = dump.get("blocked"), dump.get("why")
@@ -408,6 +408,7 @@ def picture(dump: Dump) -> dict[str, Any]:
         "records": {id for id, _ in dump.each("job:")},
         "attempts": dump.counts("attempts"),
         "deaths": dump.counts("deaths"),
+        "releases": dump.counts("releases"),
         "costs": {id: _cost(text) for id, text in dump.get("costs").items()},
         "durations": {task: float(mean) for task, mean in dump.get("durations").items()},
         "cancels": set(dump.get("cancels")),

@@ -24,7 +24,7 @@ from math import inf
 from typing import Any, Literal
 
 from rota.jobspec import JobSpec
-from rota.model import Answer, DeadAnswer, Enqueued, JobState, Outcome, Settlement
+from rota.model import UNPACED, Answer, DeadAnswer, Enqueued, JobState, Outcome, Settlement
 from tests.model.allowance import Allowance, Limits, change
 
 PRIORITY_STEP = 2**42
@@ -54,6 +54,7 @@ class Job:
     due: int = 0
     attempts: int = 0
     deaths: int = 0
+    releases: int = 0  # in a row, without a delay
     charged: float | None = None  # for time that was not known yet
     available: int = 0  # since when, at first
 
@@ -210,6 +211,7 @@ class Reference:
             "records": set(self.jobs),
             "attempts": {job.id: job.attempts for job in jobs if job.attempts},
             "deaths": {job.id: job.deaths for job in jobs if job.deaths},
+            "releases": {job.id: job.releases for job in jobs if job.releases},
             "costs": {
                 job.id: job.charged if job.task else job.cost
                 for job in jobs
@@ -544,7 +546,13 @@ class Reference:
         if not ends and job.id in self.cancels:  # believed back in its place
             self._cancel(consumer, job, later=True)
             return "ok"
-        job.attempts += one.action in ("retry", "bury")
+        answer: Answer = "ok"
+        if one.action in ("retry", "bury"):
+            job.attempts, job.releases = job.attempts + 1, 0
+        elif one.action == "release" and one.delay == UNPACED:
+            job.releases += 1
+            pause = min(1000 * 2 ** (job.releases - 3), 60_000) if job.releases >= 3 else 0
+            answer = "slowed" if job.releases == 3 else "ok"
         match one.action:
             case "complete":
                 self._let_go(consumer, job)
@@ -555,7 +563,7 @@ class Reference:
                 self._bury(consumer, job, hold=one.hold)
             case _:
                 self._give_back(consumer, job, pause)
-        return "ok"
+        return answer
 
     def _limit(self, job: Job, delay: int, *, whole: bool) -> int:
         """Blocks the lane or the sequence; what has none waits alone, so long as is answered."""
@@ -638,7 +646,7 @@ class Reference:
         return "ok"
 
     def _revive(self, job: Job) -> None:
-        job.state, job.attempts, job.deaths = "waiting", 0, 0
+        job.state, job.attempts, job.deaths, job.releases = "waiting", 0, 0, 0
         self._end_own_block(job)
         self._touched.add(job.lane)
 

@@ -32,7 +32,7 @@ from rota.inspector import Inspector
 from rota.jobspec import JobSpec
 from rota.keys import Keys
 from rota.limits import UNSET, Rate, change
-from rota.model import Action, Cancelled, Claimed, Enqueued, Exchanged, Settlement
+from rota.model import UNPACED, Action, Cancelled, Claimed, Enqueued, Exchanged, Settlement
 from rota.scripting import Call, Operation, Packed
 from rota.store import Store
 from tests.model import audit
@@ -386,8 +386,22 @@ class QueueModel(RuleBasedStateMachine):
             for id, delivery in self.deliveries(name, [(kind, which + n)]):
                 error = '{"error":"x"}' if action in ("retry", "bury") else None
                 unstarted = action == "release" and hold
+                if action == "release" and not hold and not delay and ran is None:
+                    delay = UNPACED
                 rows.append(Settlement(id, delivery, action, delay, error, hold, unstarted, ran))
         self.both(self.store.settle(name, rows), lambda: self.ref.settle(name, rows))
+
+    @rule(who=some, times=st.integers(2, 6), wait=st.booleans())
+    def release_again(self, who: int, times: int, wait: bool) -> None:
+        """By handlers that name no delay, over and over."""
+        name = self.consumer(who)
+        for _ in range(times):
+            self.exchange_of(name, want=2, prefetch=2)
+            held = self.deliveries(name, [("held", 0), ("held", 1)])
+            rows = [Settlement(id, delivery, "release", UNPACED) for id, delivery in held]
+            self.both(self.store.settle(name, rows), lambda: self.ref.settle(name, rows))
+            if wait:
+                self.advance_to_next(0)
 
     # ── time ────────────────────────────────────────────────────────────────────────────────
 

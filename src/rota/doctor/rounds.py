@@ -43,7 +43,7 @@ _SETTINGS = (
     "stats",
     "durations",
 )
-_NOTES = ("owed", "gtat", "attempts", "deaths", "errors", "costs", "cancels")
+_NOTES = ("owed", "gtat", "attempts", "deaths", "releases", "errors", "costs", "cancels")
 _LANE_LISTS = ("blocked", "why", "paused", "ring")
 
 

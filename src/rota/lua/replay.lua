@@ -29,6 +29,7 @@ for i, id in ipairs(ids) do
     redis.call('HDEL', k_attempts, id)
     redis.call('HDEL', k_deaths, id)
     redis.call('HDEL', k_errors, id)
+    redis.call('HDEL', k_releases, id)
     count_waiting(lane, 1)
     count_total('waiting', 1)
     count_total('replayed', 1)

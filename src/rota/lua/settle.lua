@@ -8,10 +8,13 @@
 -- entries: rows {id, delivery, action, delay, error, hold, unstarted, ran}; action: complete · retry (an attempt
 -- counts) · release (none does) · bury · block_lane, block_sequence (released, and its lane or
 -- sequence stays out for the delay, which only ever extends) · cancel (deleted; what would go back is
--- so too, when it was asked to be cancelled); delay in ms; error: JSON text kept
+-- so too, when it was asked to be cancelled); delay in ms, of a release -1 where its handler named none:
+-- from the third in a row it stays away, longer each time; error: JSON text kept
 -- with the job, or false; hold: a buried job of a sequence stops it; unstarted: a job released
 -- without having been run, which its lane's rate gets back; ran: seconds, of jobs charged by time.
--- Reply: one word per row: ok · settled (this delivery is not held) · lost (the lease is gone)
+-- Reply: one word per row: ok · slowed (ok, and from now on it stays away) · settled (this delivery is not
+-- held) · lost (the lease is gone)
+local FREE, PAUSE, PAUSE_MAX = 2, 1000, 60000
 local lease = redis.call('ZSCORE', k_consumers, consumer)
 local answers = {}
 -- check: held gactive gwaiting stats ring owed blocked scheduled dead
@@ -43,6 +46,15 @@ local function limit(action, held, delay, why)
   return 0
 end
 
+-- How long a job stays away that its handler has released without a delay, and what is answered.
+local function pause_of(id)
+  local many = redis.call('HINCRBY', k_releases, id, 1) - FREE
+  if many <= 0 then
+    return 0, 'ok'
+  end
+  return math.min(PAUSE * 2 ^ (many - 1), PAUSE_MAX), many == 1 and 'slowed' or 'ok'
+end
+
 local function settle(row)
   local id, delivery, action, delay, err, hold, unstarted, ran = unpack(row, 1, 8)
   local text = redis.call('HGET', k_consumer(consumer), id)
@@ -68,8 +80,12 @@ local function settle(row)
     count_total('released', 1 + give_back(consumer, id, held, delay))
     return 'ok'
   end
+  local answer = 'ok'
   if action ~= 'release' then
     redis.call('HINCRBY', k_attempts, id, 1)
+    redis.call('HDEL', k_releases, id)
+  elseif delay < 0 then
+    delay, answer = pause_of(id)
   end
   if action == 'bury' then
     count_total('released', bury(consumer, id, held, err or '{}', hold))
@@ -80,14 +96,14 @@ local function settle(row)
   end
   count_total(action == 'retry' and 'retried' or 'released', 1)
   count_total('released', give_back(consumer, id, held, delay))
-  return 'ok'
+  return answer
 end
 
 local nothing_done = true
 for i, row in ipairs(entries) do
   if lease and lease ~= '-inf' then
     answers[i] = settle(row)
-    nothing_done = nothing_done and answers[i] ~= 'ok'
+    nothing_done = nothing_done and answers[i] == 'settled'
   else
     answers[i] = 'lost'
   end

@@ -27,6 +27,7 @@ local collections = {
   owed = { 'zset', k_owed },
   paused = { 'set', k_paused },
   pending = { 'zset', k_pending },
+  releases = { 'hash', k_releases },
   ring = { 'zset', k_ring },
   scheduled = { 'zset', k_scheduled },
   sequence = { 'zset', k_sequence },

@@ -1,5 +1,5 @@
 -- Deletes jobs for good: records and counts of failures.
-local NOTES = { k_attempts, k_deaths, k_errors, k_cancels, k_costs }
+local NOTES = { k_attempts, k_deaths, k_errors, k_cancels, k_costs, k_releases }
 local asked, noted = false, {} -- whether check_notes was; those that exist
 
 -- Before the first write, and where what is noted of a job is not forgotten in the same script.

@@ -179,6 +179,7 @@ local function is_cost(value)
 end
 note_judges.attempts = judge_fact(k_attempts, 'attempts', is_count)
 note_judges.deaths = judge_fact(k_deaths, 'deaths', is_count)
+note_judges.releases = judge_fact(k_releases, 'releases', is_count)
 note_judges.errors = judge_fact(k_errors, 'error', is_text)
 note_judges.costs = judge_fact(k_costs, 'cost', is_cost)
 local judge_request = judge_fact(k_cancels, 'request to cancel it', is_text)
