@@ -258,7 +258,7 @@ async def test_a_header_too_deep_to_read_harms_nobody(
     raw, key = server.raw(decode=False), queue.link.keys.key("job", "1")
     record: Any = raw.get(key)
     prefix, header, rest = record.split(b"\n", 2)
-    deep = b'{"deep":' + b"[" * 7000 + b"]" * 7000 + b"," + header[1:]
+    deep = b'{"deep":' + b"[" * 100_000 + b"]" * 100_000 + b"," + header[1:]
     raw.set(key, b"\n".join([prefix, deep, rest]))
     await queue.enqueue(rota.JobSpec(task="step", payload=b'{"value":' + b"[" * 100_000))
     drained = await Worker(queue, lease=LEASE).run(burst=True)
