@@ -119,7 +119,7 @@ async def test_the_look_ends_when_nobody_looks(
         async with listening_to(f"{base}events") as heard:
             await eventually_async(lambda: "figures" in heard.newest, "nothing is pushed")
             assert board.watch.is_running
-        await eventually_async(lambda: site.streams == 0, "the stream does not end")
+        await eventually_async(lambda: not site.streams, "the stream does not end")
         await eventually_async(lambda: not board.watch.is_running, "it looks on")
 
 

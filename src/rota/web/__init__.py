@@ -4,7 +4,8 @@
 
 app.py      routes, and what every answer goes through
 access.py   who may see and do what: basic auth, read-only, `authorize`, lane scope
-origin.py   where a request comes from: this site, this machine
+origin.py   where a request comes from: this site, this machine, a proxy that is believed
+bounds.py   what one visitor may take: requests, live pages, guesses at passwords
 watch.py    one look at a queue for everybody, while somebody looks (looks.py: what it saw)
 stream.py   what changed, pushed to browsers
 site.py     the queues and settings of one dashboard

@@ -6,6 +6,7 @@ import base64
 import binascii
 import hmac
 import inspect
+import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -14,9 +15,14 @@ from starlette.requests import Request
 
 from rota.errors import ConfigError
 from rota.names import shown
+from rota.web.bounds import Guesses, neighbourhood
 from rota.web.origin import Trust
 
 T = TypeVar("T")
+KNOWN = "rota_known"
+"""The cookie of who has been let in: strangers' guesses from the same address do not slow it."""
+LET_IN = "rota.let_in"
+"""Where a request's scope has that cookie's value, if it is to be set."""
 JOB_KINDS = ("job", "dead", "sequence")
 """What actions are about that concern single jobs."""
 MAX_SCOPE = 100
@@ -43,10 +49,12 @@ Credentials = tuple[str, str] | Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who asks. `address`: whose it is believed to be. `scope`: lanes it is kept to; None: all."""
+    """Who asks. `address`: whose it is believed to be; `key`: what counts as one visitor. `scope`:
+    the lanes it is kept to; None: all."""
 
     who: str
     address: str
+    key: str
     may_change: bool
     scope: frozenset[str] | None
 
@@ -83,6 +91,8 @@ class Access:
         self._read_only = read_only
         self._lane_scope = lane_scope
         self.trust = trust
+        self._guesses = Guesses()
+        self._secret = secrets.token_bytes(32)
 
     @property
     def is_open(self) -> bool:
@@ -92,7 +102,7 @@ class Access:
     async def enter(self, request: Request) -> Visitor:
         """Raises Refused for who may not come in at all."""
         self._check_host(request)
-        user = self._user(request)
+        user = await self._user(request)
         address = self.trust.client(request)
         scope = None
         if self._lane_scope is not None:
@@ -100,6 +110,7 @@ class Access:
         return Visitor(
             who=user or _host_user(request) or address,
             address=address,
+            key=self.key(request),
             may_change=self._may_change(request),
             scope=None if scope is None else checked_scope(scope),
         )
@@ -115,20 +126,47 @@ class Access:
                 + (", or give the dashboard auth= or authorize=." if self.is_open else "."),
             )
 
-    def _user(self, request: Request) -> str | None:
-        if self._users is not None:
-            name, password = _basic(request)
-            # Compared whether the name is known or not: the time tells nothing.
-            expected = self._users.get(name, "")
-            right = hmac.compare_digest(password.encode(), expected.encode())
-            if not (right and name in self._users):
-                raise Refused(
-                    401,
-                    "A name and a password are needed.",
-                    {"www-authenticate": 'Basic realm="rota", charset="UTF-8"'},
-                )
-            return name
-        return None
+    def key(self, request: Request) -> str:
+        """What counts as one visitor: an address, or who has been let in from there."""
+        address = neighbourhood(self.trust.client(request))
+        known = self._known(request)
+        return address if known is None else f"{known}@{address}"
+
+    async def _user(self, request: Request) -> str | None:
+        if self._users is None:
+            return None
+        name, password = _basic(request)
+        known = self._known(request)
+        guesser = self.key(request) if known is None else f"{known}@"
+        if name and not await self._guesses.wait(guesser):
+            raise Refused(429, "Too many names and passwords are tried.", {"retry-after": "10"})
+        # Compared whether the name is known or not: the time tells nothing.
+        expected = self._users.get(name, "")
+        right = hmac.compare_digest(password.encode(), expected.encode())
+        if not (right and name in self._users):
+            if name:
+                self._guesses.wrong(guesser)
+            raise Refused(
+                401,
+                "A name and a password are needed.",
+                {"www-authenticate": 'Basic realm="rota", charset="UTF-8"'},
+            )
+        if name != known:
+            request.scope[LET_IN] = self._word(name)
+        return name
+
+    def _known(self, request: Request) -> str | None:
+        """Who has been let in with this browser before; it needs its password all the same."""
+        word = request.cookies.get(KNOWN, "") if self._users is not None else ""
+        try:
+            name = bytes.fromhex(word.partition(".")[0]).decode()
+        except ValueError:
+            return None
+        right = hmac.compare_digest(word.encode(), self._word(name).encode())
+        return name if name and right else None
+
+    def _word(self, name: str) -> str:
+        return f"{name.encode().hex()}.{hmac.digest(self._secret, name.encode(), 'sha256').hex()}"
 
     def _may_change(self, request: Request) -> bool:
         if self._read_only is not None:

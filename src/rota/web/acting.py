@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
 from rota.errors import RotaError
@@ -20,6 +20,8 @@ from rota.web.view import View
 audit = logging.getLogger("rota.audit")
 
 MAX_FORM_BYTES = 1024 * 1024
+FORM_S = 20.0
+"""How long a form may be on its way."""
 PATIENCE_S = 10.0
 """What takes longer goes on while the browser is told so."""
 SAID = "rota_said"
@@ -47,15 +49,22 @@ async def act(view: View, name: str) -> Response:
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """The fields of a form; of several with one name the last. Raises Refused where it is large."""
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_FORM_BYTES:
-            raise Refused(413, f"A form may have {MAX_FORM_BYTES:,} bytes.")
+    """The fields of a form; of several with one name the last. Raises Refused where it is large or
+    slow."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise Refused(415, "Changes are forms: application/x-www-form-urlencoded.")
+    body = bytearray()
+    try:
+        async with asyncio.timeout(FORM_S):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MAX_FORM_BYTES:
+                    raise Refused(413, f"A form may have {MAX_FORM_BYTES:,} bytes.")
+    except ClientDisconnect:
+        raise Refused(400, "The form broke off.") from None
+    except TimeoutError:
+        raise Refused(408, f"A form has to be there within {FORM_S:g} s.") from None
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
     except ValueError:

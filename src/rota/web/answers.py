@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rota.web.access import KNOWN, LET_IN
 
 POLICY = "; ".join(
     (
@@ -41,6 +45,14 @@ class Headers:
                 for name, value in HEADERS.items():
                     headers[name] = value
                 headers.setdefault("cache-control", "no-store")
+                if LET_IN in scope:
+                    headers.append("set-cookie", _known(scope))
             await send(message)
 
         await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
+
+
+def _known(scope: Scope) -> str:
+    path = quote(str(scope.get("root_path", ""))).rstrip("/") + "/"
+    secure = "; Secure" if scope.get("scheme") == "https" else ""
+    return f"{KNOWN}={scope[LET_IN]}; Path={path}; HttpOnly; SameSite=Strict{secure}"

@@ -24,6 +24,7 @@ from rota.web.access import Access, Authorize, Credentials, LaneScope, Refused, 
 from rota.web.acting import SAID, act, said_before
 from rota.web.actions import ACTIONS
 from rota.web.answers import Headers
+from rota.web.bounds import Bounds
 from rota.web.origin import Trust
 from rota.web.pages import PAGES
 from rota.web.payload import Redact
@@ -84,7 +85,7 @@ def dashboard(
 
     app = Starlette(
         routes=_routes(site),
-        middleware=[Middleware(Headers)],
+        middleware=[Middleware(Headers), Middleware(Bounds, visitor_of=access.key)],
         exception_handlers={HTTPException: _http_error, Refused: _refused, RotaError: _failed,
                             TimeoutError: _failed},
         lifespan=lifespan,

@@ -47,15 +47,15 @@ class Trust:
         """The address of who asks: the peer's, or what a trusted proxy says, read from the right
         up to the first that is none. '-' where there is none."""
         peer = _peer(request)
-        if not self._is_proxy(peer):
+        if not self.is_proxy(peer):
             return peer or "-"
         said = ",".join(request.headers.getlist("x-forwarded-for"))
         for text in reversed(said.split(",")):
-            found = _address(text)
+            found = read_address(text)
             if found is None:  # nobody to believe behind this one
                 break
             peer = str(found)
-            if not self._is_proxy(peer):
+            if not self.is_proxy(peer):
                 break
         return peer or "-"
 
@@ -70,7 +70,7 @@ class Trust:
         pages = request.headers.getlist("origin")  # tells where a proxy hides the name asked for
         return (
             is_loopback(peer or "")
-            and not self._is_proxy(peer)
+            and not self.is_proxy(peer)
             and not any(_FORWARDED.fullmatch(name) for name in request.headers)
             and all(is_loopback_name(host) for host in self._hosts_of(request))
             and all(is_loopback_name(_host_name(_netloc(page))) for page in pages)
@@ -88,10 +88,11 @@ class Trust:
         own = [host.lower() for host in self._host_headers(request)]
         return bool(netloc) and netloc.lower() == own[-1]
 
-    def _is_proxy(self, peer: str | None) -> bool:
+    def is_proxy(self, peer: str | None) -> bool:
+        """Whether the peer, None for one without an address, is believed about others."""
         if peer is None:
             return self._unix
-        address = _address(peer)
+        address = read_address(peer)
         return address is not None and any(address in network for network in self._networks)
 
     def _is_own(self, host: str | None, request: Request) -> bool:
@@ -99,10 +100,10 @@ class Trust:
             return False
         if is_loopback_name(host) or host in self._hosts or "*" in self._hosts:
             return True
-        if _address(host) is not None:
+        if read_address(host) is not None:
             # Nobody can make an address lead elsewhere; but at the loopback it is not this one.
             peer = _peer(request)
-            return not is_loopback(peer or "") or self._is_proxy(peer)
+            return not is_loopback(peer or "") or self.is_proxy(peer)
         parents = host.split(".")
         return any("*." + ".".join(parents[n:]) in self._hosts for n in range(1, len(parents)))
 
@@ -114,7 +115,7 @@ class Trust:
     def _host_headers(self, request: Request) -> list[str]:
         """What the request is for; last what the browser was told, where a proxy changed it."""
         said = request.headers.getlist("host") or [""]
-        if self._is_proxy(_peer(request)):
+        if self.is_proxy(_peer(request)):
             said += request.headers.getlist("x-forwarded-host")
         return said
 
@@ -125,7 +126,7 @@ def is_loopback_name(host: str | None) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    address = _address(host)
+    address = read_address(host)
     return address is not None and address.is_loopback
 
 
@@ -139,7 +140,7 @@ def _host_name(header: str) -> str | None:
     found = _HOST.fullmatch(header.strip().lower())
     if found is None:
         return None
-    address = _address(found[1] or found[2])
+    address = read_address(found[1] or found[2])
     if address is not None:
         return str(address)
     return found[2] and found[2].removesuffix(".")
@@ -152,7 +153,7 @@ def _netloc(url: str) -> str:
         return ""
 
 
-def _address(text: str) -> Address | None:
+def read_address(text: str) -> Address | None:
     """An address as proxies and sockets write it: with a port, a zone, brackets, mapped."""
     text = text.strip().strip('"')
     found = re.fullmatch(r"\[([^\]]+)\](?::\d+)?|([0-9.]+):\d+", text)

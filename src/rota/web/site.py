@@ -14,11 +14,13 @@ from rota.errors import ConfigError
 from rota.names import shown
 from rota.queue import Queue
 from rota.web.access import Access
+from rota.web.bounds import Tally
 from rota.web.payload import Redact
 from rota.web.watch import Watch
 
 T = TypeVar("T")
 MAX_STREAMS = 200
+MAX_STREAMS_EACH = 30
 MAX_WATCHES = 100
 MAX_CURSORS = 10_000
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
@@ -65,7 +67,7 @@ class Site:
         self.access = access
         self.redact = redact
         self.boards = {board.slug: board for board in _boards(queues)}
-        self.streams = 0
+        self.streams = Tally()
         self._cursors: dict[str, str] = {}
         self.tasks: set[asyncio.Task[Any]] = set()
         self.collector: Any = None

@@ -6,16 +6,17 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from rota.web.access import Refused
 from rota.web.looks import Snapshot
 from rota.web.pages import PAGES, lanes, overview
 from rota.web.render import render
-from rota.web.site import MAX_STREAMS
+from rota.web.site import MAX_STREAMS, MAX_STREAMS_EACH
 from rota.web.view import View
 
 SILENCE_S = 15.0
@@ -29,14 +30,32 @@ _LINE_ENDS = re.compile(r"\r\n|\r|\n")
 
 async def stream(view: View) -> StreamingResponse:
     """The parts of a page, each when it has changed. Raises Refused when too many listen."""
-    if view.site.streams >= MAX_STREAMS:
+    streams = view.site.streams
+    if len(streams) >= MAX_STREAMS:
         raise Refused(503, f"{MAX_STREAMS} pages are live already; this one is not.")
-    headers = {"x-accel-buffering": "no"}
-    return StreamingResponse(_events(view), media_type="text/event-stream", headers=headers)
+    if streams.of(view.visitor.key) >= MAX_STREAMS_EACH:
+        raise Refused(503, f"{MAX_STREAMS_EACH} pages of yours are live already; this one is not.")
+    return _Live(view)
 
 
-async def _events(view: View) -> AsyncIterator[str]:
-    view.site.streams += 1
+class _Live(StreamingResponse):
+    """Counted from its beginning to its end, however it ends."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._events = _events(view)
+        headers = {"x-accel-buffering": "no"}
+        super().__init__(self._events, media_type="text/event-stream", headers=headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._view.site.streams.one_more(self._view.visitor.key):
+            try:
+                await super().__call__(scope, receive, send)
+            finally:
+                await self._events.aclose()
+
+
+async def _events(view: View) -> AsyncGenerator[str, None]:
     sent: dict[str, str] = {}
     changes = view.watch.changes()
     upcoming: asyncio.Task[Snapshot] | None = None
@@ -61,7 +80,6 @@ async def _events(view: View) -> AsyncIterator[str]:
     except StopAsyncIteration:
         return
     finally:
-        view.site.streams -= 1
         if upcoming is not None:
             upcoming.cancel()
             await asyncio.gather(upcoming, return_exceptions=True)
