@@ -69,7 +69,9 @@ async def test_behind_a_proxy_of_the_machine_it_is_read_only(
 ) -> None:
     headers = {header: "localhost" if header == "x-forwarded-host" else "127.0.0.1"}
     async with visiting(busy, http={"headers": headers}, trusted_proxies=proxies) as visit:
-        assert "do/lane.pause" not in await visit.read("lanes")
+        text = await visit.read("lanes")
+        assert "do/lane.pause" not in text
+        assert "Read-only for you: without a password" in text
         assert await pause(visit) == REFUSED
 
 
@@ -282,11 +284,14 @@ def test_empty_credentials_are_refused(auth: Any) -> None:
         ({"origin": "null"}, False),
         ({"origin": "http://["}, False),
         ({"sec-fetch-site": "cross-site", "origin": "http://localhost"}, False),
+        ({"origin": "http://evil.example@localhost"}, False),
+        ([("sec-fetch-site", "same-origin"), ("sec-fetch-site", "cross-site")], False),
+        ([("origin", "http://localhost"), ("origin", "http://evil.example")], False),
         ({}, False),
     ],
 )
 async def test_changes_come_from_this_sites_pages_only(
-    busy: rota.Queue, headers: dict[str, str], allowed: bool
+    busy: rota.Queue, headers: Any, allowed: bool
 ) -> None:
     async with visiting(busy) as visit:
         assert await pause(visit, headers) == (200 if allowed else REFUSED)

@@ -245,6 +245,42 @@ async def test_an_answer_nobody_takes_ends(
         assert not app.state.site.streams
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("Host: evil.test", "Host: localhost"),
+        ("Host: localhost", "Host: evil.test"),
+        ("Host: localhost\r\n evil.test",),
+        ("Host : localhost",),
+        (),
+        ("Host: localhost", "Content-Length: 5", "Content-Length: 6"),
+        ("Host: localhost", "Content-Length: 5", "Transfer-Encoding: chunked"),
+        ("Host: localhost", "Transfer-Encoding: gzip, chunked"),
+        ("Host: localhost", "Content-Length: -1"),
+    ],
+)
+async def test_requests_of_two_meanings_are_refused(
+    busy: rota.Queue, lines: tuple[str, ...]
+) -> None:
+    """And with them what is behind them on the connection."""
+    async with served(busy) as (base, _):
+        path = urlsplit(base).path
+        request = "\r\n".join((f"GET {path}lanes?order=all HTTP/1.1", *lines, "", ""))
+        sent = f"{request}0\r\n\r\n".encode() + head(f"{path}lanes")
+        async with connected(base, sent) as reader:
+            status = (await reader.readline()).split()[1]
+            assert status in (b"400", b"403"), status
+            rest = await ended(reader) if status == b"400" else b""
+            assert b"big" not in rest
+
+
+async def test_no_address_leads_to_the_host_that_was_asked_for(queue: rota.Queue) -> None:
+    async with visiting(queue, auth=OPS, http={"auth": OPS}, host="evil.test") as visit:
+        for path in (f"/q/{queue.name}", "/static", "/q", "/healthz/", "//evil.test/"):
+            answer = await visit.http.get(path)
+            assert "evil" not in answer.headers.get("location", "")
+
+
 # ── guesses ─────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -99,6 +99,13 @@ class Access:
         """Whether nothing says who may come in."""
         return self._users is None and self._authorize is None
 
+    @property
+    def why_read_only(self) -> str:
+        """The sentence's end for who may change nothing."""
+        if self._read_only is None and self.is_open:
+            return ": without a password, changes come from its own machine and through no proxy"
+        return ""
+
     async def enter(self, request: Request) -> Visitor:
         """Raises Refused for who may not come in at all."""
         self._check_host(request)

@@ -73,7 +73,8 @@ async def read_form(request: Request) -> dict[str, str]:
 
 async def _check(view: View, name: str, action: Action, target: str | None) -> None:
     if not view.visitor.may_change:
-        raise Refused(403, "This dashboard is read-only for you.")
+        why = view.site.access.why_read_only
+        raise Refused(403, f"This dashboard is read-only for you{why}.")
     if view.scope is not None:
         await action.check_scope(view, target)
     kind = name.partition(".")[0]

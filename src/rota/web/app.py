@@ -91,6 +91,7 @@ def dashboard(
         lifespan=lifespan,
     )  # fmt: skip
     app.state.site = site
+    app.router.redirect_slashes = False  # it would redirect to whatever host was asked for
     return app
 
 
@@ -110,6 +111,7 @@ def _routes(site: Site) -> list[Route | Mount]:
 
     return [
         Route("/", home),
+        Route("/q/{slug}", page),
         Route("/q/{slug}/", page),
         Route("/q/{slug}/events", events),
         Route("/q/{slug}/do/{action}", action, methods=["POST"]),

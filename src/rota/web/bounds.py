@@ -118,7 +118,14 @@ class Bounds:
             except TimeoutError:
                 raise Stalled from None
 
-        visitor = self._visitor_of(Request(scope))
+        request = Request(scope)
+        if "transfer-encoding" in request.headers and "content-length" in request.headers:
+            # Where two servers in a row disagree on where a request ends, the next one is forged.
+            text = "A request has one length: Content-Length or Transfer-Encoding.\n"
+            refusal = PlainTextResponse(text, 400, {"connection": "close"})
+            await refusal(scope, receive, send_in_time)
+            return
+        visitor = self._visitor_of(request)
         if self._open.of(visitor) >= MAX_OPEN:
             text = f"{MAX_OPEN} requests of yours are open already.\n"
             refusal = PlainTextResponse(text, 429, {"retry-after": "5", "connection": "close"})

@@ -81,12 +81,12 @@ class Trust:
 
         A request that says nothing of where it comes from is refused as well: every browser tells.
         """
-        site = request.headers.get("sec-fetch-site")
-        if site is not None:
-            return site == "same-origin"
-        netloc = _netloc(request.headers.get("origin", ""))
-        own = [host.lower() for host in self._host_headers(request)]
-        return bool(netloc) and netloc.lower() == own[-1]
+        sites = request.headers.getlist("sec-fetch-site")
+        if sites:
+            return set(sites) == {"same-origin"}
+        pages = {_netloc(page).lower() for page in request.headers.getlist("origin")}
+        own = self._host_headers(request)[-1].lower()
+        return bool(own) and pages == {own}
 
     def is_proxy(self, peer: str | None) -> bool:
         """Whether the peer, None for one without an address, is believed about others."""
