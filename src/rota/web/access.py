@@ -147,9 +147,9 @@ class Access:
         guesser = self.key(request) if known is None else f"{known}@"
         if name and not await self._guesses.wait(guesser):
             raise Refused(429, "Too many names and passwords are tried.", {"retry-after": "10"})
-        # Compared whether the name is known or not: the time tells nothing.
+        # Compared whether the name is known or not, and by digests: the time tells nothing.
         expected = self._users.get(name, "")
-        right = hmac.compare_digest(password.encode(), expected.encode())
+        right = hmac.compare_digest(self._digest(password), self._digest(expected))
         if not (right and name in self._users):
             if name:
                 self._guesses.wrong(guesser)
@@ -173,7 +173,10 @@ class Access:
         return name if name and right else None
 
     def _word(self, name: str) -> str:
-        return f"{name.encode().hex()}.{hmac.digest(self._secret, name.encode(), 'sha256').hex()}"
+        return f"{name.encode().hex()}.{self._digest(f'known {name}').hex()}"
+
+    def _digest(self, text: str) -> bytes:
+        return hmac.digest(self._secret, text.encode(), "sha256")
 
     def _may_change(self, request: Request) -> bool:
         if self._read_only is not None:
