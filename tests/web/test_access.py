@@ -223,14 +223,19 @@ async def test_a_proxy_that_hides_the_name_tells_it_where_it_is_declared(
         assert await pause(visit, origin) == 200
     async with visiting(busy, **with_password) as visit:
         assert await pause(visit, origin) == REFUSED
-    async with visiting(busy, trusted_proxies=["127.0.0.1"], http=http) as visit:
-        assert (await visit.get()).status_code == REFUSED
+    for hosts, status in ((("queue.example",), REFUSED), (("queue.example", "inner"), 200)):
+        names = {"x-forwarded-host": "queue.example, inner"}
+        async with visiting(
+            busy, trusted_proxies=["127.0.0.1"], trusted_hosts=hosts, http={"headers": names}
+        ) as visit:
+            assert (await visit.get()).status_code == status
 
 
 @pytest.mark.parametrize("given", [None, ("ops", "wrong"), ("nobody", "s3cret"), ("ops", "")])
 async def test_a_password_is_asked_for_everywhere(
-    busy: rota.Queue, given: tuple[str, str] | None
+    busy: rota.Queue, given: tuple[str, str] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("rota.web.bounds.LAST_DELAY_S", 0.0)
     http = {"auth": given} if given else {}
     async with visiting(busy, auth=OPS, http=http) as visit:
         for page in (*PAGES, "events", "do/lane.pause"):

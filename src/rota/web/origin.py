@@ -116,7 +116,8 @@ class Trust:
         """What the request is for; last what the browser was told, where a proxy changed it."""
         said = request.headers.getlist("host") or [""]
         if self.is_proxy(_peer(request)):
-            said += request.headers.getlist("x-forwarded-host")
+            for several in request.headers.getlist("x-forwarded-host"):
+                said += [one.strip() for one in several.split(",")]
         return said
 
 
