@@ -127,27 +127,46 @@ def test_what_cannot_have_started_dies_no_death(desk: Desk) -> None:
     desk.clean()
 
 
+@pytest.mark.parametrize("beats", [True, False])
 @pytest.mark.parametrize(
     ("gap", "watched", "counted"),
     [
-        (LEASE // 2, LEASE, True),
-        (LEASE // 2 + 1, LEASE, False),
-        (LEASE // 2 + 1, LEASE // 2 + 1, True),  # a newcomer: all workers may have died
+        (LEASE // 2, LEASE // 2, True),
+        (LEASE // 2 + 1, LEASE // 2 + 1, False),
+        (LEASE // 2 + 1, LEASE // 2, True),  # a newcomer: all workers may have died
         (LEASE // 2 + 1, 0, True),
+        (LEASE, 10 * LEASE, False),
     ],
 )
 def test_a_server_that_was_away_blames_nobody(
-    desk: Desk, gap: int, watched: int, counted: bool
+    desk: Desk, gap: int, watched: int, counted: bool, beats: bool
 ) -> None:
+    """`watched`: whoever was there for so long would have beaten meanwhile. So it is before the
+    first beat of a queue, and of a worker."""
     desk.add("j")
     desk.claim()
     desk.clock.advance(LEASE - gap)
-    desk.beat()
+    if beats:
+        desk.beat()
     desk.clock.advance(gap)
     desk.beat(watched)
     assert (desk.hash("deaths") == {"j": "1"}) is counted
     assert desk.zset("pending", "a") == {"j": 1}
     desk.clean()
+
+
+def test_an_outage_blames_none_of_many_workers(desk: Desk) -> None:
+    """More than one page of a beat takes back."""
+    names = [f"w{i}" for i in range(50)]
+    desk.join(*names)
+    desk.beat()
+    for name in names:
+        desk.add(name)
+        desk.claim(consumer=name, number=1)
+    desk.clock.advance(2 * LEASE)
+    desk.beat(watched_ms=10 * LEASE)
+    assert desk.hash("deaths") == {}
+    assert len(desk.clean().get("g:a:pending")) == 50
 
 
 def test_leaving_gives_everything_back_uncounted(desk: Desk) -> None:

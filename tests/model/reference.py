@@ -10,7 +10,6 @@ Where the design leaves room this follows the shipped scripts:
 - each job that falls due uses up a number of the counter, also one that has its place already
   (`_due_order`), which leaves gaps and changes no order;
 - a block of no length is none; an unordered job that blocks its sequence waits alone;
-- a first beat ever follows no gap;
 - a heartbeat renews a lease that has run out as long as no beat has marked it;
 - a lane out of tokens is out until its `r` block has ended, even where it has one meanwhile;
 - a claim of many that meets a lane which no sweep has reached looks further than its turns go.
@@ -372,12 +371,12 @@ class Reference:
 
     def beat(self, watched: int = 0) -> None:
         """`watched`: for how long the caller was there without a break, and would have beaten."""
-        gap = 0 if self.last_beat is None else self.now - self.last_beat
+        silent_from = max(self.last_beat or 0, self.now - watched)
         self.last_beat = self.now
         self._promote()
         for name, consumer in list(self.consumers.items()):
             if consumer.deadline <= self.now:
-                spared = gap > consumer.lease / 2 and watched > gap
+                spared = consumer.deadline - silent_from > consumer.lease / 2
                 self._take_back(name, blame=not spared)
         self.owed = {lane: tag for lane, tag in self.owed.items() if tag >= self.vt}
         self.tats = {lane: tat for lane, tat in self.tats.items() if tat > self.now}

@@ -10,7 +10,7 @@
 -- keeps none, and leaves the dead consumers, and the silence, to those who do.
 -- Reply: more (1: call again), due (ms until the next thing falls due; -1 nothing), reaped, asked (1 or
 -- more: there are jobs in flight that someone asked to cancel, or consumers asked to stop)
-local last = tonumber(redis.call('HGET', k_config, 'beat') or now)
+local last = tonumber(redis.call('HGET', k_config, 'beat') or 0)
 local keeps_leases = watched_ms >= 0
 if keeps_leases then
   redis.call('HSET', k_config, 'beat', now)
@@ -22,21 +22,23 @@ local jobs, blocks = find_due(limit)
 promote(jobs, blocks)
 local more = #jobs == limit or #blocks == limit
 
--- A consumer whose lease ended while nobody beat is spared if the caller was there all the time: then
--- it was the server that was away, and that a worker did not renew says nothing of its jobs. A
--- newcomer is no such witness: all workers may have died of those jobs.
-local silence = now - last
-local reaped = 0
-local gone = keeps_leases and redis.call('ZRANGEBYSCORE', k_consumers, '-inf', now, 'WITHSCORES', 'LIMIT', 0, 20) or {}
-for i = 1, #gone, 2 do
-  local consumer, deadline = gone[i], gone[i + 1]
-  if deadline ~= '-inf' then
-    local lease = tonumber(attempt('HGET', k_consumer(consumer), '!lease') or 0) or 0
-    mark_gone(consumer)
-    if silence > lease / 2 and watched_ms > silence then
-      attempt('HSET', k_consumer(consumer), '!spared', 1)
-    end
+-- From when on the caller was there and nobody beat, which it would have done: the server was away. A
+-- consumer whose lease had more than half to go then was alive as far as anyone knows, and is spared. Who
+-- came later is no witness: all workers may have died of their jobs.
+-- All at once: the next page of this beat finds no silence before it.
+local silent_from = math.max(last, now - watched_ms)
+local over = keeps_leases and redis.call('ZRANGEBYSCORE', k_consumers, '(-inf', now, 'WITHSCORES') or {}
+for i = 1, #over, 2 do
+  local consumer, deadline = over[i], tonumber(over[i + 1])
+  local lease = tonumber(attempt('HGET', k_consumer(consumer), '!lease') or 0) or 0
+  mark_gone(consumer)
+  if deadline - silent_from > lease / 2 then
+    attempt('HSET', k_consumer(consumer), '!spared', 1)
   end
+end
+local reaped = 0
+local gone = keeps_leases and redis.call('ZRANGEBYSCORE', k_consumers, '-inf', '-inf', 'LIMIT', 0, 20) or {}
+for _, consumer in ipairs(gone) do
   if reaped < limit then
     local spared = attempt('HEXISTS', k_consumer(consumer), '!spared') == 1
     local back, empty = reap_consumer(consumer, limit - reaped, not spared)
@@ -46,7 +48,7 @@ for i = 1, #gone, 2 do
     more = true
   end
 end
-more = more or #gone == 40
+more = more or #gone == 20
 if reaped > 0 then
   count_total('reaped', reaped)
 end
