@@ -7,17 +7,16 @@ loop. `thread_metronome.py` has the one for threads.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from typing import Protocol
 
 from rota.connection import AsyncClient
 from rota.doorbell import Actions, Doorbell, PassOn, Poke
-from rota.errors import RotaError
 from rota.link import Link
+from rota.telling import Logger
 from rota.timing import Sparingly
 
-logger = logging.getLogger("rota.metronome")
+logger = Logger("rota.metronome")
 
 FIRST_PAUSE_S = 0.05
 MAX_PAUSE_S = 2.0
@@ -171,7 +170,7 @@ class Metronome:
                 self._pass_again = False
                 try:
                     await self._link.run(self._link.store.pass_on(beat_ms=round(self._beat * 1000)))
-                except RotaError as error:
+                except Exception as error:
                     self._log(error)
                     if self._users == 0:
                         return
@@ -196,8 +195,13 @@ class Metronome:
             if not self._may_park.is_set():
                 continue
             try:
-                rang = await self._park(client)
-            except RotaError as error:
+                if await self._park(client):
+                    self._do(self.bell.token(), "token")
+                else:
+                    self._do(self.bell.beat(), "beat")
+                pause = FIRST_PAUSE_S
+                self._down = False
+            except Exception as error:  # whatever it was: this loop must go on
                 if self._blocker is not this:
                     return
                 self._down = True
@@ -206,13 +210,6 @@ class Metronome:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, MAX_PAUSE_S)
                 self._do(self.bell.lost(), "lost")
-            else:
-                pause = FIRST_PAUSE_S
-                self._down = False
-                if rang:
-                    self._do(self.bell.token(), "token")
-                else:
-                    self._do(self.bell.beat(), "beat")
 
     async def _park(self, client: AsyncClient) -> bool:
         self._parked.add(client)

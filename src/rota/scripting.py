@@ -40,8 +40,10 @@ from typing import Any, Concatenate, Generic, NewType, ParamSpec, TypeVar, cast,
 
 import msgspec
 
+from rota.errors import RotaError, Unavailable
 from rota.ids import new_nonce
 from rota.keys import Keys, keys_to_check, lua_checks, lua_helpers, lua_quick_checks
+from rota.names import shown
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -131,7 +133,13 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     within: float | None = None
 
     def __iter__(self) -> Operation[T]:
-        return self.decode((yield self))
+        reply = yield self
+        try:
+            return self.decode(reply)
+        except RotaError:
+            raise
+        except Exception as error:
+            raise Unavailable(f"no answer to {self.script.name}: {shown(reply)}") from error
 
 
 @dataclass(frozen=True, slots=True)

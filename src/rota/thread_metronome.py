@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
 
 from rota.connection import Client
 from rota.doorbell import Actions, Doorbell, PassOn, Poke
-from rota.errors import RotaError
 from rota.link import Link
 from rota.metronome import FIRST_PAUSE_S, HANG_UP_S, MAX_PAUSE_S, SPARE_S, Waiter
+from rota.telling import Logger
 from rota.timing import Sparingly
 
-logger = logging.getLogger("rota.metronome")
+logger = Logger("rota.metronome")
 
 
 class ThreadMetronome:
@@ -38,7 +37,7 @@ class ThreadMetronome:
     def enter(self) -> None:
         with self._change:
             self._users += 1
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(
                     target=self._block, name="rota-metronome", daemon=True
                 )
@@ -136,7 +135,7 @@ class ThreadMetronome:
                     client.run(self._link.store.pass_on(beat_ms=beat_ms))
                     continue
                 rang = client.park(self._link.keys, self._beat)
-            except RotaError as error:
+            except Exception as error:  # whatever it was: this loop must go on
                 if self._thread is not this or self._pass_wanted:
                     continue  # hung up
                 self._log(error)
