@@ -116,4 +116,4 @@ def signs_of_life(queue: Queue) -> Health:
 
 def probe(queue: Queue) -> Client:
     """A client that gives up soon, for one thread at a time; close it."""
-    return queue.link.own_client(reply_timeout=PATIENCE_S, resend_window=0)
+    return queue.link.own_client(reply_timeout=PATIENCE_S, resend=False)

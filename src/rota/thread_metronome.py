@@ -109,7 +109,7 @@ class ThreadMetronome:
         self._change.notify_all()
 
     def _block(self) -> None:
-        client = self._link.own_client(reply_timeout=self._beat + SPARE_S, resend_window=0)
+        client = self._link.own_client(reply_timeout=self._beat + SPARE_S, resend=False)
         this = threading.current_thread()
         with self._change:
             if self._thread is this:

@@ -20,10 +20,10 @@ import rota
 from tests.conftest import PrivateServer
 from tests.failures.tools import Hand, Timed, beat, jobs, stats, until_done, working
 from tests.model import audit
-from tests.support.faulty import Break
+from tests.support.faulty import SILENT, Break
 from tests.support.queues import assert_drained, assert_sound, calls, dump, open_queue
 from tests.support.servers import Server
-from tests.support.times import IN_TIME, LEASE, PATIENCE, SHORT_LEASE
+from tests.support.times import FAR_BEAT, IN_TIME, LEASE, PATIENCE, SHORT_LEASE
 from tests.support.waiting import eventually_async
 
 LUA = Path(rota.__file__).parent / "lua"
@@ -307,3 +307,24 @@ async def test_any_live_worker_reaps(server: Server, queue_name: str) -> None:
                 await consumer.start(job)
                 await consumer.complete(job)
         assert_drained(server, queue, done=3)
+
+
+@pytest.mark.legs("valkey")
+@pytest.mark.usefixtures("quick_renewals")
+async def test_a_short_lease_is_not_renewed_with_the_patience_of_a_long_one(
+    server: Server, queue_name: str, faulty: Break
+) -> None:
+    """Else one connection that stalls costs the short lease, which a new one would have kept."""
+    proxy = faulty(server)
+    async with (
+        open_queue(proxy.url, queue_name, beat=FAR_BEAT) as queue,
+        queue.consumer(lease=3600),
+        queue.consumer(lease=LEASE),
+    ):
+        keeper = queue.station.keeper
+        await eventually_async(lambda: keeper.renewals, "nothing is renewed")
+        proxy.plant("heartbeat", SILENT, times=1)
+        await eventually_async(lambda: proxy.failed.get("heartbeat"), "nothing stalls")
+        before = keeper.renewals
+        await eventually_async(lambda: keeper.renewals > before, "it waits for long")
+        proxy.heal()

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import rota
-from rota.connection import Client
 from rota.deliveries import Taken
 from rota.errors import ConfigError, LeaseLost
 from rota.model import Answer, Settlement
@@ -240,23 +239,3 @@ async def test_a_claim_that_waits_its_turn_has_waited(server: Server, queue_name
         assert await consumer.claim(wait=0.1) == []
         assert first.done()
         assert time.monotonic() - began < 0.4 + PATIENCE
-
-
-async def test_a_short_lease_is_not_renewed_with_the_patience_of_a_long_one(
-    server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else one connection that stalls costs the short lease, which a new one would have kept."""
-    patience: list[float] = []
-    async with open_queue(server, queue_name, beat=1) as queue:
-        make = queue.link.own_client
-
-        def make_and_note(*, reply_timeout: float, resend_window: float) -> Client:
-            patience.append(reply_timeout)
-            return make(reply_timeout=reply_timeout, resend_window=resend_window)
-
-        monkeypatch.setattr(queue.link, "own_client", make_and_note)
-        async with queue.consumer(lease=3600):
-            await eventually_async(lambda: len(patience) == 1, "the long lease has a client")
-            async with queue.consumer(lease=3):
-                await eventually_async(lambda: len(patience) == 2, "the short lease has another")
-    assert patience == [10.0, 1.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import rota
+from rota.lease import CONNECTIONS
 from rota.worker import Worker
 from tests.support import child
 from tests.support.child import Order
@@ -381,14 +383,15 @@ async def test_a_lease_counts_from_before_the_server_made_it(
 async def test_one_thread_keeps_all_leases_and_outlives_trouble(
     valkey: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C23 for the renewing loop: an error nobody foresaw, twice; then it goes on."""
+    """C23 for the renewing loop: errors nobody foresaw, and one that ends a loop; it goes on."""
     async with open_queue(valkey, queue_name) as queue:
         consumers = [queue.consumer(lease=LEASE) for _ in range(20)]
         for consumer in consumers:
             await consumer.__aenter__()
         keepers = [t for t in threading.enumerate() if t.name.startswith("rota-lease")]
         assert len(keepers) == 1
-        heartbeat, failures = queue.link.store.heartbeat, [KeyError("odd"), OSError("odd")]
+        heartbeat = queue.link.store.heartbeat
+        failures = [SystemExit("odd"), KeyError("odd"), OSError("odd")]
 
         def failing(*args: object, **settings: object) -> object:
             if failures:
@@ -404,3 +407,63 @@ async def test_one_thread_keeps_all_leases_and_outlives_trouble(
         for consumer in consumers:
             await consumer.__aexit__(None, None, None)
         await eventually_async(lambda: not keepers[0].is_alive(), "the thread does not end")
+
+
+def lease_threads() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name == "rota-lease" and one.is_alive()]
+
+
+@pytest.mark.legs("valkey")
+@pytest.mark.usefixtures("quick_renewals")
+async def test_all_queues_of_a_process_share_a_thread_and_its_connections(
+    server: Server, queue_name: str
+) -> None:
+    """Those of a worker and of blocking consumers alike; with the last user it ends."""
+    queues = [rota.Queue(f"{queue_name}-{n}", url=server.url) for n in range(30)]
+    before = len(server.strangers())
+    with contextlib.ExitStack() as stack:
+        for queue in queues[:3]:
+            await asyncio.to_thread(stack.enter_context, queue.sync.consumer(lease=LEASE))
+        mine = len(server.strangers()) - before  # two for each: its claims, and the bell
+        await eventually_async(
+            lambda: all(one.station.keeper.renewals for one in queues[:3]), "some is not renewed"
+        )
+        assert len(server.strangers()) - before <= mine + CONNECTIONS
+        async with Worker(queues, concurrency=2, lease=LEASE):
+            await eventually_async(
+                lambda: all(one.station.keeper.renewals > 3 for one in queues),
+                "some is not renewed",
+                timeout=PATIENCE,
+            )
+            assert len(lease_threads()) == 1
+        assert len(lease_threads()) == 1
+        await asyncio.to_thread(stack.close)
+    await eventually_async(lambda: not lease_threads(), "the thread does not end")
+    for queue in queues:
+        await queue.close()
+
+
+@pytest.mark.legs("valkey")
+@pytest.mark.usefixtures("quick_renewals")
+async def test_a_server_that_stands_still_holds_up_no_other_queue(
+    server: Server, queue_name: str, proxy: Callable[[Server], Proxy]
+) -> None:
+    between = proxy(server)
+    async with (
+        open_queue(between.url, queue_name) as still,
+        open_queue(server, f"{queue_name}-other") as other,
+        still.consumer(lease=LEASE),
+        other.consumer(lease=LEASE),
+    ):
+        between.silent()
+        waits, goes_on = still.station.keeper, other.station.keeper
+        await eventually_async(lambda: waits.errors, "it does not find out")
+
+        async def renewed_meanwhile() -> bool:
+            errors, renewals = waits.errors, goes_on.renewals
+            while waits.errors == errors:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            return goes_on.renewals >= renewals + 2
+
+        await eventually_async(renewed_meanwhile, "it waits with it", timeout=PATIENCE)
+        between.pass_through()

@@ -13,6 +13,9 @@ from rota.scripting import BOUND, LIBRARY
 from tests.support.proxy import Proxy, _Link
 from tests.support.servers import Server
 
+STRANGE = "strange"
+"""No error, and no answer to what was asked."""
+
 ANSWERS = {
     "BUSY": "BUSY The server is busy running a script.",
     "LOADING": "LOADING The server is loading the dataset in memory",
@@ -25,6 +28,7 @@ ANSWERS = {
     "OOM": "OOM command not allowed when used memory > 'maxmemory'.",
     "MISCONF": "MISCONF Errors writing to the AOF file: No space left on device",
     "NOSCRIPT": "NOSCRIPT No matching script.",
+    STRANGE: "OK",
 }
 """What servers say, by the code it begins with."""
 
@@ -132,7 +136,8 @@ class Faulty(Proxy):
                         break
                     self.passed.setdefault(name, []).append(time.monotonic())
                 else:
-                    reply = b"-%b\r\n" % ANSWERS[fault].encode()
+                    mark = b"+" if fault == STRANGE else b"-"
+                    reply = b"%b%b\r\n" % (mark, ANSWERS[fault].encode())
                 await self._replies_flow.wait()
                 link.client.write(reply)
                 await link.client.drain()
