@@ -47,7 +47,7 @@ class Load:
     def exchange(self, done: Sequence[Claimed], want: int = BATCH) -> list[Claimed]:
         """Completes what was claimed last and claims `want` jobs."""
         delivery = str(self._number)
-        self._number += 1
+        self._number += want > 0
         reply = self._client.run(
             self.store.exchange(
                 self._consumer,

@@ -101,8 +101,10 @@ class Claims:
             self.id,
             self._lease,
             self._lose,
+            self._deliveries.let_go,
             self._deliveries.mark_cancelled,
             self._mark_asked,
+            hold=self._deliveries,
             since=began,
         )
 
@@ -136,9 +138,9 @@ class Claims:
     def _beat(self) -> Operation[float | None]:
         return self._link.store.beat(watched_ms=self._station.keeper.watched_ms)
 
-    def _reconcile(self) -> Operation[None]:
+    def _reconcile(self) -> Operation[object]:
         try:
-            yield from self._deliveries.reconcile()
+            return (yield from self._deliveries.reconcile())
         except LeaseLost:
             self._lose(self.id)
             raise

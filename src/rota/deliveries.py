@@ -12,7 +12,7 @@ from rota import endings
 from rota.endings import Failed, burial
 from rota.errors import LeaseLost, PayloadError, UnknownTask
 from rota.ids import new_nonce
-from rota.model import Answer, Claimed, Exchanged, Job, Settlement, job_from, process_name
+from rota.model import Answer, Claimed, Exchanged, Hands, Job, Settlement, job_from, process_name
 from rota.scripting import Operation
 from rota.store import Store
 
@@ -64,8 +64,12 @@ class Taken:
 class Deliveries:
     """One consumer's identity and the jobs in its hands.
 
-    Claims are numbered, and the number is the delivery of what they bring. It goes on rising
-    when the consumer starts anew, so a job of a lost lease never passes for one held now.
+    Claims are numbered one by one, and the number is the delivery of what they bring. It goes on
+    rising when the consumer starts anew, so a job of a lost lease never passes for one held now.
+
+    A server that has lost what it was told, by a failover or a restored snapshot, may think other
+    jobs in these hands than are. A claim that it refuses as not the next tells so, and otherwise
+    the numbers of `Hands` do.
     """
 
     def __init__(self, store: Store, *, lease_ms: int, decode: Decode) -> None:
@@ -75,14 +79,19 @@ class Deliveries:
         self._lease_ms = lease_ms
         self._decode = decode
         self._number = 0
+        self._known = 0
+        """The last claim whose jobs are all in its hands, or have left them."""
         self._joined_at = 0
+        self._failed = 0
+        """The number of the last claim or reconciling that was left unanswered, where all before
+        it are known."""
         self.unsure = False
 
     def join(self) -> Operation[None]:
         """Starts under a fresh identity; what was held is another's by now."""
         self.held.clear()
         self.unsure = False
-        self._joined_at = self._number
+        self._joined_at, self._known = self._number, 0
         self.id = new_nonce()
         yield from self._store.join(self.id, lease_ms=self._lease_ms, name=process_name())
 
@@ -105,10 +114,14 @@ class Deliveries:
         taken = self._open(unread)
         if taken.refused:
             self.unsure = True
-            yield from self._store.settle(self.id, [one.what for one in taken.refused])
+            try:
+                yield from self._store.settle(self.id, [one.what for one in taken.refused])
+            except BaseException:
+                self._failed = int(unread.delivery)
+                raise
             self.unsure = False
         # Only now: had burying failed, what came with it would be given back by reconciling.
-        self._hold(taken)
+        self._hold(taken, unread)
         return taken
 
     def exchange_unread(
@@ -119,19 +132,25 @@ class Deliveries:
         what it does not know."""
         if self.unsure:
             yield from self.reconcile()
-        self._number += 1
+        if want > 0:
+            self._number += 1
+            self.unsure = True
         number = self._number
-        self.unsure = want > 0
-        reply = yield from self._store.exchange(
-            self.id,
-            number=number,
-            want=want,
-            prefetch=prefetch,
-            park=park,
-            done=[(job.id, job.delivery) for job in done],
-            ran=[job.ran() for job in done] if _charged_by_time(done) else (),
-            within=self._lease_ms / 1000,
-        )
+        try:
+            reply = yield from self._store.exchange(
+                self.id,
+                number=number,
+                want=want,
+                prefetch=prefetch,
+                park=park,
+                done=[(job.id, job.delivery) for job in done],
+                ran=[job.ran() for job in done] if _charged_by_time(done) else (),
+                within=self._lease_ms / 1000,
+            )
+        except BaseException:
+            if want > 0 and max(self._known, self._joined_at) == number - 1:
+                self._failed = number
+            raise
         self.let_go(done)
         self.unsure = reply.status == "stale"
         return Unread(reply, str(number))
@@ -139,7 +158,7 @@ class Deliveries:
     def read(self, unread: Unread) -> Taken:
         """Takes what was claimed into its hands; what cannot be run is named, and not held."""
         taken = self._open(unread)
-        self._hold(taken)
+        self._hold(taken, unread)
         return taken
 
     def settle(self, settlements: Sequence[Settlement]) -> Operation[list[Answer]]:
@@ -164,11 +183,8 @@ class Deliveries:
 
     def let_go(self, jobs: Iterable[Job]) -> None:
         """They have ended, or are others' by now."""
-        held = self.held
         for job in jobs:
-            found = held.get(job.id)
-            if found is not None and found.delivery == job.delivery:
-                del held[job.id]
+            self._let_go(job.id, job.delivery)
 
     def is_held(self, job: Job) -> bool:
         """Whether this very delivery is in its hands."""
@@ -185,37 +201,83 @@ class Deliveries:
             raise LeaseLost(f"the lease of consumer {self.id} is gone")
         return answer == "ok"
 
-    def reconcile(self) -> Operation[None]:
-        """After an unknown outcome: gives back what it does not know, forgets what is gone."""
+    def reconcile(self) -> Operation[list[Job]]:
+        """After an unknown outcome: gives back what it does not know, forgets what is gone, and
+        says what that was."""
         self._number += 1
-        on_server = yield from self._store.held_by(self.id, number=self._number)
-        if on_server is None:
+        number = self._number
+        try:
+            found = yield from self._compare(number, raised=number)
+        except BaseException:
+            self._failed = number
+            raise
+        if found is None:
             raise LeaseLost(f"the lease of consumer {self.id} is gone")
+        _, gone = found
+        self.let_go(gone)
+        self._known = number
+        self.unsure = False
+        return gone
+
+    def agrees(self, hands: Hands) -> bool:
+        """Whether the server seems to think the same jobs in its hands. While calls are on their
+        way the two may differ. From any thread."""
+        return hands == (self._known, len(self.held))
+
+    def compare(self) -> Operation[tuple[int, list[Job]]]:
+        """Gives back what the server thinks in its hands and is not; how many jobs that were, and
+        which are in its hands and not on the server: those are still to be let go.
+
+        From any thread, while claims and settlements go on: it judges only what claims have brought
+        that were answered before, and a settlement of an old delivery changes nothing. Where a
+        claim was left unanswered and no other has followed it settles that too.
+        """
+        raised = self._number + 1  # before it looks: any claim to come is numbered higher
+        if self.unsure and self._failed == raised - 1:
+            found = yield from self._compare(raised, raised=raised)
+        else:
+            found = yield from self._compare(self._known, raised=0)
+        return found or (0, [])
+
+    def _compare(self, newest: int, *, raised: int) -> Operation[tuple[int, list[Job]] | None]:
+        """Of deliveries up to `newest`; None where the lease is gone."""
+        id, known, before = self.id, self._known, self.held.copy()
+        on_server = yield from self._store.held_by(id, number=raised)
+        if on_server is None:
+            return None
+        held = self.held.copy()
         unknown = [
-            Settlement(id, delivery, "release", unstarted=True)
-            for id, delivery in on_server.items()
-            if id not in self.held or self.held[id].delivery != delivery
+            Settlement(job, delivery, "release", unstarted=int(delivery) > known)
+            for job, delivery in on_server.items()
+            if int(delivery) <= newest and (job not in held or held[job].delivery != delivery)
         ]
         if unknown:
-            yield from self._store.settle(self.id, unknown)
-        for id in [id for id in self.held if id not in on_server]:
-            del self.held[id]
-        self.unsure = False
+            yield from self._store.settle(id, unknown)
+            # What was taken behind them in their sequences has gone back as well.
+            on_server = (yield from self._store.held_by(id, number=0)) or {}
+        gone = [
+            job
+            for job in before.values()
+            if on_server.get(job.id) != job.delivery and self.is_held(job)
+        ]
+        return len(unknown), gone
 
     def _let_go(self, id: str, delivery: str) -> Job | None:
         job = self.held.get(id)
         if job is None or job.delivery != delivery:
             return None
-        return self.held.pop(id)
+        return self.held.pop(id, None)
 
     def _let_go_behind(self, job: Job) -> None:
         """The server has given back what was taken behind the job in its sequence."""
-        for other in list(self.held.values()):
+        for other in self.held.copy().values():
             if other.sequence == job.sequence and other.place > job.place:
-                del self.held[other.id]
+                self.held.pop(other.id, None)
 
-    def _hold(self, taken: Taken) -> None:
+    def _hold(self, taken: Taken, unread: Unread) -> None:
         self.held.update([(job.id, job) for entry in taken.entries for job in entry])
+        if unread.reply.status == "ok":
+            self._known = int(unread.delivery)
 
     def _open(self, unread: Unread) -> Taken:
         """The jobs that can be run, and how those end that cannot: dead, their bytes kept."""

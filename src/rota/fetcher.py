@@ -68,6 +68,7 @@ class Fetcher:
             self._deliveries,
             lease=lease,
             on_lost=self._on_lost,
+            on_gone=self._on_gone,
             on_asked=self._on_asked,
             on_order=obey,
         )
@@ -214,7 +215,7 @@ class Fetcher:
             raise LeaseLost(self._deliveries.id)
         if self._deliveries.unsure:
             await self._arrivals.opened()  # what it does not know by then, it gives back
-            await self.queue.link.run(self._deliveries.reconcile())
+            self._on_gone(await self.queue.link.run(self._deliveries.reconcile()))
             self._appetite.failed()
         batch = self._settling.take()
         settles = bool(batch)
@@ -305,6 +306,12 @@ class Fetcher:
     def _on_asked(self, asked: list[tuple[str, str]]) -> None:
         """Stops the handlers of these deliveries; what has not begun will not."""
         self._entries.interrupt(self._deliveries.mark_cancelled(asked))
+
+    def _on_gone(self, jobs: list[Job]) -> None:
+        """By the server's word these are not in its hands: their handlers are stopped, their
+        endings not sent."""
+        self._deliveries.let_go(jobs)
+        self._entries.interrupt(jobs)
 
     # ── a lost lease ────────────────────────────────────────────────────────────────────────
 

@@ -16,12 +16,13 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 from rota.connection import AsyncClient
 from rota.link import Link
 from rota.listing import Order
 from rota.meter import CALL_BOUNDS, Histogram
+from rota.model import Hands, Job
 from rota.scripting import Operation, Reply, Request
 from rota.telling import Logger, safely
 from rota.timing import Sparingly
@@ -39,15 +40,29 @@ REPLY_TIMEOUT_S = 10.0
 WATCH_S = 1.0
 CONNECTIONS = 4
 """The most that a process opens to one server for its leases."""
+DOUBTS = 2
+"""How many heartbeats in a row must find other hands than the consumer's own, until they are
+compared: what is on its way lets them differ as well."""
+
+
+class Hold(Protocol):
+    """What a keeper asks of a consumer's deliveries, from its thread."""
+
+    def agrees(self, hands: Hands) -> bool: ...
+
+    def compare(self) -> Operation[tuple[int, list[Job]]]: ...
 
 
 @dataclass(slots=True)
 class _Lease:
     seconds: float
     deadline: float
+    hold: Hold
     on_lost: Callable[[str], object]
+    on_gone: Callable[[list[Job]], object]
     on_asked: Callable[[list[tuple[str, str]]], object]
     on_order: Callable[[Order], object]
+    doubts: int = 0
 
 
 class _Thread:
@@ -176,12 +191,13 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
 
 
 class LeaseKeeper:
-    """Renews the leases of a process's consumers in one queue, and beats.
+    """Renews the leases of a process's consumers in one queue, beats, and compares hands.
 
     `on_lost` is called from the thread, once, when a lease has ended, with the identity that held
-    it: by then the consumer may have started anew under another. `on_asked` is called, at every
-    beat, with the jobs in the consumer's hands (id, delivery) that someone asked to cancel, while
-    there are any; `on_order` likewise with what was asked of its process.
+    it: by then the consumer may have started anew under another. `on_gone` is called with jobs that
+    were in the consumer's hands and are not by the server's word; `on_asked`, at every beat, with
+    the jobs in its hands (id, delivery) that someone asked to cancel, while there are any;
+    `on_order` likewise with what was asked of its process.
     """
 
     def __init__(self, link: Link, *, beat: float) -> None:
@@ -207,13 +223,15 @@ class LeaseKeeper:
         consumer: str,
         seconds: float,
         on_lost: Callable[[str], object],
+        on_gone: Callable[[list[Job]], object],
         on_asked: Callable[[list[tuple[str, str]]], object],
         on_order: Callable[[Order], object],
         *,
+        hold: Hold,
         since: float,
     ) -> None:
         """From now on `consumer`, which joined at `since` (monotonic), is kept alive."""
-        lease = _Lease(seconds, since + seconds, on_lost, on_asked, on_order)
+        lease = _Lease(seconds, since + seconds, hold, on_lost, on_gone, on_asked, on_order)
         with self._lock:
             if not self._leases and not self._lost_last:
                 self._since = time.monotonic()
@@ -340,6 +358,9 @@ class LeaseKeeper:
                 self._log("renewing leases failed, trying again: %s", error)
                 pause = min(RETRY_PAUSE_S, pause)
         self._report_lost()
+        for consumer, lease in list(self._leases.items()):
+            if lease.doubts >= DOUBTS:
+                await self._compare(client, consumer, lease)
         return pause
 
     async def _renew_group(self, client: AsyncClient, seconds: float, consumers: list[str]) -> None:
@@ -349,11 +370,14 @@ class LeaseKeeper:
         )
         self._count("heartbeat", time.monotonic() - sent)
         with self._lock:
-            for consumer, kept in zip(consumers, answers, strict=True):
+            for consumer, hands in zip(consumers, answers, strict=True):
                 known = self._leases.get(consumer)
-                if known is not None:
-                    known.deadline = sent + seconds if kept else 0.0
-        self.renewals += sum(answers)
+                if known is not None and hands is not None:
+                    known.deadline = sent + seconds
+                    known.doubts = 0 if known.hold.agrees(hands) else known.doubts + 1
+                elif known is not None:
+                    known.deadline = 0.0
+        self.renewals += sum(hands is not None for hands in answers)
 
     def _report_lost(self) -> None:
         now = time.monotonic()
@@ -366,6 +390,25 @@ class LeaseKeeper:
         for consumer, lease in lost:
             logger.warning("the lease of consumer %s is lost", consumer)
             self._tell(lease.on_lost, consumer)
+
+    async def _compare(self, client: AsyncClient, consumer: str, lease: _Lease) -> None:
+        try:
+            back, gone = await self._call(client, lease.hold.compare())
+        except Exception as error:
+            self._log("comparing what a consumer holds failed, trying again: %s", error)
+            return
+        if back or gone:
+            logger.warning(
+                "queue %s: its server has lost what it was told, as in a failover: consumer %s "
+                "gives back %d jobs that it held by the server's word only, and lets go of %d that "
+                "others may have",
+                self.link.keys.root,
+                consumer,
+                back,
+                len(gone),
+            )
+        if gone and self._leases.get(consumer) is lease:
+            self._tell(lease.on_gone, gone)
 
     async def _keep_time(self, client: AsyncClient) -> None:
         sent = time.monotonic()

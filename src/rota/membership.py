@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from rota.deliveries import Deliveries
 from rota.listing import Order
+from rota.model import Job
 from rota.queue import Queue
 
 LEAVE_S = 1.5
@@ -17,8 +18,9 @@ LEAVE_S = 1.5
 class Membership:
     """Holds a lease under the identity of `deliveries`.
 
-    In the loop that joined are called: `on_lost`, once for each lease that is lost; `on_asked`
-    with deliveries that are to be cancelled; `on_order` with what was asked of the process.
+    In the loop that joined are called: `on_lost`, once for each lease that is lost; `on_gone` with
+    jobs that are not in its hands any more; `on_asked` with deliveries that are to be cancelled;
+    `on_order` with what was asked of the process.
     """
 
     def __init__(
@@ -28,6 +30,7 @@ class Membership:
         *,
         lease: float,
         on_lost: Callable[[], None],
+        on_gone: Callable[[list[Job]], None],
         on_asked: Callable[[list[tuple[str, str]]], None],
         on_order: Callable[[Order], None],
     ) -> None:
@@ -38,6 +41,7 @@ class Membership:
         self._deliveries = deliveries
         self._lease = lease
         self._on_lost = on_lost
+        self._on_gone = on_gone
         self._on_asked = on_asked
         self._on_order = on_order
 
@@ -55,13 +59,25 @@ class Membership:
         def on_lost(lost: str) -> None:
             loop.call_soon_threadsafe(lose, lost)
 
+        def on_gone(jobs: list[Job]) -> None:
+            loop.call_soon_threadsafe(self._on_gone, jobs)
+
         def on_asked(jobs: list[tuple[str, str]]) -> None:
             loop.call_soon_threadsafe(self._on_asked, jobs)
 
         def on_order(word: Order) -> None:
             loop.call_soon_threadsafe(self._on_order, word)
 
-        self.keeper.add(id, self._lease, on_lost, on_asked, on_order, since=began)
+        self.keeper.add(
+            id,
+            self._lease,
+            on_lost,
+            on_gone,
+            on_asked,
+            on_order,
+            hold=self._deliveries,
+            since=began,
+        )
 
     def is_over(self) -> bool:
         """Also by this process's own clock: it may have stood still since it sent its claim."""

@@ -6,7 +6,7 @@ import os
 import socket
 import time
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -207,6 +207,13 @@ class Settlement:
     hold: bool = False
     unstarted: bool = False
     ran: float | None = None
+
+
+class Hands(NamedTuple):
+    """What the server says of a consumer's hands: its last claim, and how many jobs it holds."""
+
+    claim: int
+    jobs: int
 
 
 @dataclass(frozen=True, slots=True)

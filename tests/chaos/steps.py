@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import rota
 from rota.connection.wire import Wire
 from rota.keys import Keys
-from rota.model import Answer, Exchanged, Job, Settlement
+from rota.model import Answer, Exchanged, Hands, Job, Settlement
 from rota.scripting import Operation
 from rota.store import Store
 from tests.chaos.observer import Notebook
@@ -86,10 +86,12 @@ class WatchedStore(Store):
         self._notebook.note("renewed", sent=sent, consumers=[consumer])
         return now
 
-    def heartbeat(self, consumers: Sequence[str], *, lease_ms: int) -> Operation[list[bool]]:
+    def heartbeat(
+        self, consumers: Sequence[str], *, lease_ms: int
+    ) -> Operation[list[Hands | None]]:
         sent = time.monotonic()
         renewed = yield from super().heartbeat(consumers, lease_ms=lease_ms)
-        kept = [c for c, alive in zip(consumers, renewed, strict=True) if alive]
+        kept = [c for c, alive in zip(consumers, renewed, strict=True) if alive is not None]
         self._notebook.note("renewed", sent=sent, consumers=kept)
         if len(kept) < len(consumers):
             self._notebook.note("lease gone", consumers=sorted({*consumers} - {*kept}))

@@ -79,7 +79,7 @@ class Hand:
     async def exchange(
         self, n: int = 1, *, prefetch: int = 1, done: Iterable[tuple[str, str]] = ()
     ) -> Exchanged:
-        self.number += 1
+        self.number += n > 0
         return await self.queue.link.run(
             self._store.exchange(
                 self.id,
@@ -109,7 +109,7 @@ class Hand:
         (kept,) = await self.queue.link.run(
             self._store.heartbeat([self.id], lease_ms=self._lease_ms)
         )
-        return kept
+        return kept is not None
 
     async def leave(self) -> int:
         return await self.queue.link.run(self._store.leave(self.id))

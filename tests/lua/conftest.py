@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -34,7 +35,7 @@ class Desk:
         self.client = Client(parse_url(server.url), library=library())
         self.store = Store(self.keys)
         self.dead = Dead(self.keys)
-        self._claims = 0
+        self._claims: Counter[str] = Counter()
         self.join("c")
 
     def run(self, operation: Operation[T]) -> T:
@@ -69,11 +70,14 @@ class Desk:
         park: bool = False,
         done: Sequence[tuple[str, int]] = (),
     ) -> Exchanged:
-        self._claims = self._claims + 1 if number is None else number
+        if number is not None:
+            self._claims[consumer] = number
+        elif want:
+            self._claims[consumer] += 1
         return self.run(
             self.store.exchange(
                 consumer,
-                number=self._claims,
+                number=self._claims[consumer],
                 want=want,
                 prefetch=prefetch,
                 park=park,

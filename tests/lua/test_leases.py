@@ -37,14 +37,14 @@ def test_heartbeat_renews_what_exists_and_brings_nothing_back(desk: Desk) -> Non
     desk.join("other")
     desk.clock.advance(LEASE + 5)
     assert desk.run(desk.store.heartbeat(["c", "nobody", "other"], lease_ms=LEASE)) == [
-        True,
-        False,
-        True,
+        (1, 1),
+        None,
+        (0, 0),
     ]
     desk.clock.advance(LEASE - 1)
     assert desk.claim(0) == []
     lapse(desk)
-    assert desk.run(desk.store.heartbeat(["c", "other"], lease_ms=LEASE)) == [False, False]
+    assert desk.run(desk.store.heartbeat(["c", "other"], lease_ms=LEASE)) == [None, None]
     assert "consumers" not in desk.clean().types
 
 
@@ -64,7 +64,7 @@ def test_a_reap_goes_by_pages_and_ends_with_the_consumer(desk: Desk, key: str | 
         if not more:
             break
         assert desk.exchange(1, done=[("j4", 1)]).answers == ["lost"]
-        assert desk.run(desk.store.heartbeat(["c"], lease_ms=LEASE)) == [False]
+        assert desk.run(desk.store.heartbeat(["c"], lease_ms=LEASE)) == [None]
         assert desk.run(desk.store.held_by("c", number=9)) is None
         desk.clean()
     assert sum(pages) == 5

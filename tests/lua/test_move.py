@@ -334,7 +334,7 @@ def test_a_long_sequence_goes_head_first_and_runs_in_order_meanwhile(
     assert not desk.hash("why")
     while entries := desk.claim(1, 100):
         claimed += entries[0]
-        desk.exchange(0, done=[(id, desk._claims) for id in entries[0]])
+        desk.exchange(0, done=[(id, desk._claims["c"]) for id in entries[0]])
     assert claimed == expected
     desk.clean()
 
@@ -345,7 +345,7 @@ def test_a_move_that_broke_off_is_finished_by_the_next(desk: Desk) -> None:
     steps = pages(desk, 100)
     assert next(steps) == 100
     assert sorted(desk.claim(9, 9)) == [expected[:9], ["u1"], ["u2"]]
-    desk.exchange(0, done=[(id, desk._claims) for id in (*expected[:9], "u1", "u2")])
+    desk.exchange(0, done=[(id, desk._claims["c"]) for id in (*expected[:9], "u1", "u2")])
     desk.add("urgent", key="k", priority=900)
     desk.clean()
     assert move(desk, "a", "c") == Moved(moved=0, left=602), "it is on its way to another lane"

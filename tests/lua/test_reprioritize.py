@@ -251,7 +251,7 @@ def test_a_consumer_between_the_calls_sees_equals_in_order(desk: Desk, lane: str
     assert left == sorted(left)
     while entries := desk.claim(1, 50):
         claimed += entries[0]
-        desk.exchange(0, done=[(id, desk._claims) for id in entries[0]])
+        desk.exchange(0, done=[(id, desk._claims["c"]) for id in entries[0]])
     assert sorted(claimed) == sorted(given)
     for level in set(PRIORITIES):
         equals = [id for id in claimed if given[id] == level]

@@ -23,7 +23,7 @@ from math import inf
 from typing import Any, Literal
 
 from rota.jobspec import JobSpec
-from rota.model import UNPACED, Answer, DeadAnswer, Enqueued, JobState, Outcome, Settlement
+from rota.model import UNPACED, Answer, DeadAnswer, Enqueued, Hands, JobState, Outcome, Settlement
 from tests.model.allowance import Allowance, Limits, change
 
 PRIORITY_STEP = 2**42
@@ -430,11 +430,12 @@ class Reference:
         self._reconcile()
         return back
 
-    def heartbeat(self, names: Sequence[str], lease: int) -> list[bool]:
+    def heartbeat(self, names: Sequence[str], lease: int) -> list[Hands | None]:
         for name in names:
             if name in self.consumers:
                 self.consumers[name].deadline = self.now + lease
-        return [name in self.consumers for name in names]
+        found = [self.consumers.get(name) for name in names]
+        return [one and Hands(one.claim, len(one.held)) for one in found]
 
     def held_by(self, name: str, number: int) -> dict[str, str] | None:
         if name not in self.consumers:
@@ -502,7 +503,7 @@ class Reference:
         status: Status = "ok"
         if consumer is None or consumer.deadline <= self.now:
             status = "lost"
-        elif want and number <= consumer.claim:
+        elif want and (number < 1 or (consumer.claim and number != consumer.claim + 1)):
             status = "stale"
         elif want:
             consumer.claim = number

@@ -6,10 +6,11 @@
 -- resend: no
 -- checks: itself
 -- Settles completed jobs and claims up to `want` entries, in one round trip.
--- done: {ids, deliveries, ran}. number: the claim's own, higher than any before of this consumer; it
--- is the delivery number of what is claimed. park: the caller will wait and keep the time.
+-- done: {ids, deliveries, ran}. number: the claim's own, the next after the last of this consumer, any for its
+-- first; it is the delivery number of what is claimed. Another tells that a claim was left unanswered,
+-- or that the server has lost one, and so who holds what has to be compared first. park: the caller will wait and keep the time.
 -- Reply: status, now, due, left, answers, ids, records, sizes, attempts, suspects
---   status   ok · lost (the lease is gone) · stale (the number was not higher)
+--   status   ok · lost (the lease is gone) · stale (the number is not the next)
 --   due      ms until the next thing falls due, told when slots stay free; -1 nothing
 --   left     1 when work stands in the ring after the call
 --   answers  one word per job in done: ok, settled, lost; none at all when all are ok
@@ -48,7 +49,8 @@ if not alive or tonumber(lease) <= now then
 end
 local hash = k_consumer(consumer)
 if want > 0 then
-  if number <= tonumber(redis.call('HGET', hash, '!claim') or 0) then
+  local last = tonumber(redis.call('HGET', hash, '!claim') or 0)
+  if number ~= last + 1 and (last > 0 or number < 1) then
     return refuse('stale')
   end
   redis.call('HSET', hash, '!claim', number)

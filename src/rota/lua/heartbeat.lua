@@ -1,17 +1,20 @@
 #!lua flags=allow-oom
--- include: clock
+-- include: clock lists attempt jobs_held
 -- args: lease_ms consumers
 -- resend: yes
 -- Renews leases that exist; a lease that ended is never brought back.
--- Reply: per consumer 1 renewed, 0 lost
+-- Reply: per consumer {claim, held}: the number of its last claim, how many jobs it holds; {} where its
+-- lease is lost
 local answers = {}
 for i, consumer in ipairs(consumers) do
   local deadline = redis.call('ZSCORE', k_consumers, consumer)
   if deadline and deadline ~= '-inf' then
     redis.call('ZADD', k_consumers, 'XX', now + lease_ms, consumer)
-    answers[i] = 1
+    local hash = k_consumer(consumer)
+    local claim = attempt('HGET', hash, '!claim')
+    answers[i] = { tonumber(claim or 0) or 0, claim and jobs_held(consumer) or 0 }
   else
-    answers[i] = 0
+    answers[i] = {}
   end
 end
 return answers

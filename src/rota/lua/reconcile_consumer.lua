@@ -17,7 +17,7 @@ local ids, deliveries = {}, {}
 for i = 1, #page[2], 2 do
   if page[2][i]:byte(1) ~= 33 then
     ids[#ids + 1] = page[2][i]
-    deliveries[#deliveries + 1] = page[2][i + 1]:match('^%d+')
+    deliveries[#deliveries + 1] = page[2][i + 1]:match('^%d+') or '0' -- damaged: nobody's
   end
 end
 return { 'ok', page[1], ids, deliveries }

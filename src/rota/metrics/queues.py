@@ -184,9 +184,7 @@ class _Lanes:
         queue, began = self._queue, time.monotonic()
         try:
             if self._client is None:
-                self._client = queue.link.own_client(
-                    reply_timeout=CENSUS_REPLY_S, resend_window=CENSUS_REPLY_S
-                )
+                self._client = queue.link.own_client(reply_timeout=CENSUS_REPLY_S, resend=True)
             self._census = self._client.run(queue.link.lane_census.census(self._top))
         except Exception as error:  # whatever it was: the next scrape tries again
             self.trouble = f"{type(error).__name__}: {error}"

@@ -9,7 +9,7 @@ from typing import cast
 from rota import scripts
 from rota.keys import Keys
 from rota.listing import Order
-from rota.model import Answer, Exchanged, Settlement
+from rota.model import Answer, Exchanged, Hands, Settlement
 from rota.scripting import Operation, Packed
 
 PAGE = 200
@@ -52,12 +52,14 @@ class Claiming:
         more, total, known = yield from scripts.leave(self.keys, consumer=consumer, limit=PAGE)
         return total + ((yield from self.leave(consumer)) if more else 0) if known else None
 
-    def heartbeat(self, consumers: Sequence[str], *, lease_ms: int) -> Operation[list[bool]]:
-        """Renews leases; False for each that has ended."""
+    def heartbeat(
+        self, consumers: Sequence[str], *, lease_ms: int
+    ) -> Operation[list[Hands | None]]:
+        """Renews leases; what each of these consumers holds, None where its lease has ended."""
         reply = yield from scripts.heartbeat(
             self.keys, lease_ms=lease_ms, consumers=Packed(list(consumers))
         )
-        return [bool(renewed) for renewed in reply]
+        return [Hands(*map(int, hands)) if hands else None for hands in reply]
 
     def exchange(
         self,
