@@ -91,8 +91,7 @@ class Claims:
         """Starts under a fresh identity. The lease counts from before the server made it."""
         self._check_open()
         self._station.keeper.remove(self.id)
-        began = time.monotonic()
-        yield from self._deliveries.join()
+        since, seconds = yield from self._deliveries.join()
         if not self._open:  # its block has ended meanwhile
             yield from self._deliveries.leave()
             self._check_open()
@@ -105,7 +104,8 @@ class Claims:
             self._deliveries.mark_cancelled,
             self._mark_asked,
             hold=self._deliveries,
-            since=began,
+            since=since,
+            seconds=seconds,
         )
 
     def _check_open(self) -> None:

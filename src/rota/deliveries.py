@@ -5,6 +5,7 @@ Operations without I/O; the worker's loop, the async and the blocking consumer a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -12,9 +13,13 @@ from rota import endings
 from rota.endings import Failed, burial
 from rota.errors import LeaseLost, PayloadError, UnknownTask
 from rota.ids import new_nonce
+from rota.lease import STRETCHED, TRIPS
 from rota.model import Answer, Claimed, Exchanged, Hands, Job, Settlement, job_from, process_name
 from rota.scripting import Operation
 from rota.store import Store
+
+JOINS = 3
+"""How often a consumer joins at most to find that out; the first call opens a connection, too."""
 
 Decode = Callable[[Job], None]
 """Fills a job's arguments where its task is known. A PayloadError or UnknownTask says that it can
@@ -87,13 +92,25 @@ class Deliveries:
         it are known."""
         self.unsure = False
 
-    def join(self) -> Operation[None]:
-        """Starts under a fresh identity; what was held is another's by now."""
+    def join(self) -> Operation[tuple[float, float]]:
+        """Starts under a fresh identity; what was held is another's by now. Since when, by the
+        monotonic clock, its lease counts, and for how many seconds: where the server is so far away
+        that the one it should have leaves no time to renew it, longer."""
         self.held.clear()
         self.unsure = False
         self._joined_at, self._known = self._number, 0
         self.id = new_nonce()
-        yield from self._store.join(self.id, lease_ms=self._lease_ms, name=process_name())
+        lease = given = self._lease_ms / 1000
+        for n in range(JOINS):
+            began, given = time.monotonic(), lease
+            ms = round(given * 1000)
+            yield from self._store.join(self.id, lease_ms=ms, name=process_name())
+            took = time.monotonic() - began
+            if took * TRIPS <= given:
+                break
+            if n:
+                lease = max(lease, took * STRETCHED)
+        return began, given
 
     def leave(self) -> Operation[int]:
         """Ends the lease; what is held goes back to its place uncounted."""

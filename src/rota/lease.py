@@ -13,7 +13,7 @@ import os
 import random
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, cast
@@ -40,6 +40,12 @@ REPLY_TIMEOUT_S = 10.0
 WATCH_S = 1.0
 CONNECTIONS = 4
 """The most that a process opens to one server for its leases."""
+TRIPS = 10
+"""How many round trips a lease must be long: a renewal begins when a third of it is over, and takes
+about six over a new connection."""
+STRETCHED = 12
+"""How many round trips a lease lasts that was too short for them."""
+MEASURED = 3
 DOUBTS = 2
 """How many heartbeats in a row must find other hands than the consumer's own, until they are
 compared: what is on its way lets them differ as well."""
@@ -55,6 +61,7 @@ class Hold(Protocol):
 
 @dataclass(slots=True)
 class _Lease:
+    wanted: float
     seconds: float
     deadline: float
     hold: Hold
@@ -217,11 +224,12 @@ class LeaseKeeper:
         self.errors = 0
         self._failing = False
         self._failures = 1  # the first call opens a connection
+        self._took: deque[float] = deque(maxlen=MEASURED)
 
     def add(
         self,
         consumer: str,
-        seconds: float,
+        wanted: float,
         on_lost: Callable[[str], object],
         on_gone: Callable[[list[Job]], object],
         on_asked: Callable[[list[tuple[str, str]]], object],
@@ -229,9 +237,15 @@ class LeaseKeeper:
         *,
         hold: Hold,
         since: float,
+        seconds: float,
     ) -> None:
-        """From now on `consumer`, which joined at `since` (monotonic), is kept alive."""
-        lease = _Lease(seconds, since + seconds, hold, on_lost, on_gone, on_asked, on_order)
+        """From now on `consumer`, which joined at `since` (monotonic) for `seconds`, is kept alive.
+
+        Where that is longer than was `wanted`, the server is too far away for that.
+        """
+        lease = _Lease(wanted, seconds, since + seconds, hold, on_lost, on_gone, on_asked, on_order)
+        if seconds > wanted:
+            self._tell_stretched(lease)
         with self._lock:
             if not self._leases and not self._lost_last:
                 self._since = time.monotonic()
@@ -271,7 +285,10 @@ class LeaseKeeper:
         """What is wrong with it, for people; None where all is well, or it has nothing to keep."""
         if self._leases and not _thread.is_alive:
             return "its thread has ended"
-        return "the server does not answer it" if self._failing else None
+        if self._failing:
+            return "the server does not answer it"
+        stretched = [one for one in self._leases.copy().values() if one.seconds > one.wanted]
+        return _stretched(stretched[0]) if stretched else None
 
     def is_alive(self, consumer: str) -> bool:
         """Whether the lease still holds by this process's own clock."""
@@ -358,6 +375,7 @@ class LeaseKeeper:
                 self._log("renewing leases failed, trying again: %s", error)
                 pause = min(RETRY_PAUSE_S, pause)
         self._report_lost()
+        self._stretch()
         for consumer, lease in list(self._leases.items()):
             if lease.doubts >= DOUBTS:
                 await self._compare(client, consumer, lease)
@@ -368,7 +386,9 @@ class LeaseKeeper:
         answers = await self._call(
             client, self.link.store.heartbeat(consumers, lease_ms=round(seconds * 1000))
         )
-        self._count("heartbeat", time.monotonic() - sent)
+        took = time.monotonic() - sent
+        self._took.append(took)
+        self._count("heartbeat", took)
         with self._lock:
             for consumer, hands in zip(consumers, answers, strict=True):
                 known = self._leases.get(consumer)
@@ -390,6 +410,27 @@ class LeaseKeeper:
         for consumer, lease in lost:
             logger.warning("the lease of consumer %s is lost", consumer)
             self._tell(lease.on_lost, consumer)
+
+    def _stretch(self) -> None:
+        """A lease that the round trips leave no time to renew would end, and its jobs would be
+        blamed for it: it is kept for longer than was wanted, as long as that is so."""
+        if len(self._took) < MEASURED:
+            return
+        took, short = min(self._took), []
+        with self._lock:
+            for lease in self._leases.values():
+                if took * TRIPS > lease.seconds:
+                    lease.seconds = took * STRETCHED
+                    short.append(lease)
+                elif took * TRIPS <= lease.wanted:
+                    lease.seconds = lease.wanted
+        for lease in short:
+            self._tell_stretched(lease)
+
+    def _tell_stretched(self, lease: _Lease) -> None:
+        text = _stretched(lease)
+        if self._logs.allows("lease", ValueError(text)):
+            logger.warning("queue %s: %s", self.link.keys.root, text)
 
     async def _compare(self, client: AsyncClient, consumer: str, lease: _Lease) -> None:
         try:
@@ -453,3 +494,10 @@ class LeaseKeeper:
 
 def _asking(request: Request) -> Operation[Reply]:
     return (yield request)
+
+
+def _stretched(lease: _Lease) -> str:
+    return (
+        f"a lease of {lease.wanted:g} s is too short for the round trips to its server: "
+        f"it is kept for {lease.seconds:.1f} s"
+    )

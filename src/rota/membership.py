@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 
 from rota.deliveries import Deliveries
@@ -47,8 +46,7 @@ class Membership:
 
     async def join(self) -> None:
         """Under a fresh identity; raises Unavailable where the server cannot be reached."""
-        began = time.monotonic()
-        await self._link.run(self._deliveries.join())
+        since, seconds = await self._link.run(self._deliveries.join())
         loop, id = asyncio.get_running_loop(), self._deliveries.id
         self.lost = False
 
@@ -76,7 +74,8 @@ class Membership:
             on_asked,
             on_order,
             hold=self._deliveries,
-            since=began,
+            since=since,
+            seconds=seconds,
         )
 
     def is_over(self) -> bool:

@@ -467,3 +467,53 @@ async def test_a_server_that_stands_still_holds_up_no_other_queue(
 
         await eventually_async(renewed_meanwhile, "it waits with it", timeout=PATIENCE)
         between.pass_through()
+
+
+@pytest.mark.legs("valkey")
+async def test_a_lease_too_short_for_the_round_trips_is_kept_for_longer(
+    server: Server,
+    queue_name: str,
+    proxy: Callable[[Server], Proxy],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The job takes longer than the lease that was asked for: it runs once, and is not blamed."""
+    between = proxy(server)
+    ran: list[int] = []
+    async with open_queue(between.url, queue_name, beat=SHORT_BEAT) as queue:
+
+        @queue.task
+        async def work() -> None:
+            ran.append(1)
+            await asyncio.sleep(2.5)
+
+        await work.enqueue()
+        between.delay(0.4)
+        async with Worker(queue, lease=1) as worker:
+            problems = {one.name: one.text for one in worker.health().problems}
+            assert "a lease of 1 s is too short" in problems[f"{queue.name}: lease"]
+            await completed(server, queue, 1)
+            between.pass_through()
+        assert len(ran) == 1
+        assert dump(server, queue).get("deaths") == {}
+    assert any("too short for the round trips" in one.getMessage() for one in caplog.records)
+
+
+@pytest.mark.legs("valkey")
+async def test_a_lease_grows_with_the_round_trips(
+    server: Server, queue_name: str, proxy: Callable[[Server], Proxy]
+) -> None:
+    between = proxy(server)
+    async with (
+        open_queue(between.url, queue_name) as queue,
+        queue.consumer(lease=SHORT_LEASE) as consumer,
+    ):
+        between.delay(0.3)
+        keeper = queue.station.keeper
+        await eventually_async(lambda: "too short" in (keeper.trouble or ""), "nobody says so")
+        renewals = keeper.renewals
+        await eventually_async(lambda: keeper.renewals > renewals, "it is not renewed")
+        left = (await queue.consumers())[0].lease_left
+        assert consumer.id in dump(server, queue).get("consumers")
+        assert left > SHORT_LEASE, "it is not kept for longer"
+        between.pass_through()
+        await eventually_async(lambda: keeper.trouble is None, "for longer than it has to")
