@@ -69,26 +69,25 @@ class Works:
                 raise
 
 
-async def ending(server: Server, queue: rota.Queue, works: Works) -> int:
-    """It alone: the worker waits for work, and nothing comes."""
+async def lose_an_ending(server: Server, queue: rota.Queue, works: Works) -> None:
     await queue.enqueue_many(jobs(["a"], lane="one"))
     await eventually_async(lambda: works.starts == ["a"], "it does not begin")
     restore = snapshot(server, queue)
     works.gates["a"].set()
     await until_done(server, queue, 1)
     restore()
+
+
+async def ending(server: Server, queue: rota.Queue, works: Works) -> int:
+    """It alone: the worker waits for work, and nothing comes."""
+    await lose_an_ending(server, queue, works)
     await eventually_async(lambda: works.starts == ["a", "a"], "it is held for ever")
     return 1
 
 
 async def ending_behind_a_new_claim(server: Server, queue: rota.Queue, works: Works) -> int:
     """What comes at once finds the lane of ceiling 1 free, as soon as the worker has looked."""
-    await queue.enqueue_many(jobs(["a"], lane="one"))
-    await eventually_async(lambda: works.starts == ["a"], "it does not begin")
-    restore = snapshot(server, queue)
-    works.gates["a"].set()
-    await until_done(server, queue, 1)
-    restore()
+    await lose_an_ending(server, queue, works)
     works.gates["b"].set()
     await queue.enqueue_many(jobs(["b"], lane="one"))
     await until_done(server, queue, 2)
