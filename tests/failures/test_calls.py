@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -140,61 +140,61 @@ def test_threads_that_claim_do_not_stand_behind_those_that_enqueue(
 # ── the time of a call ──────────────────────────────────────────────────────────────────────────
 
 
+@asynccontextmanager
+async def standing_still(
+    private_server: PrivateServer, queue_name: str, timeout: float
+) -> AsyncIterator[tuple[rota.Queue, Server]]:
+    """A queue that has been used from a loop and from threads, and its server, frozen since."""
+    server = private_server()
+    async with rota.Queue(queue_name, url=server.url, timeout=timeout) as queue:
+        for face in FACES:
+            await enqueue(queue, face)
+        server.freeze()
+        yield queue, server
+        server.thaw()
+
+
 @pytest.mark.parametrize("face", FACES)
 async def test_a_call_takes_no_longer_than_the_queue_says(
     private_server: PrivateServer, queue_name: str, face: str
 ) -> None:
     """Far less than the usual ten seconds, of a server that stands still, sent again or not."""
-    server = private_server()
-    queue = rota.Queue(queue_name, url=server.url, timeout=1)
-    await enqueue(queue, face)
-    server.freeze()
-    began = time.monotonic()
-    with pytest.raises(Unavailable):
-        await enqueue(queue, face)
-    with pytest.raises(Unavailable):
-        await asyncio.to_thread(queue.sync.info) if face == "threads" else await queue.info()
-    assert 2 <= time.monotonic() - began < IN_TIME
-    server.thaw()
-    await queue.close()
+    async with standing_still(private_server, queue_name, timeout=1) as (queue, _):
+        began = time.monotonic()
+        with pytest.raises(Unavailable):
+            await enqueue(queue, face)
+        with pytest.raises(Unavailable):
+            await asyncio.to_thread(queue.sync.info) if face == "threads" else await queue.info()
+        assert time.monotonic() - began < IN_TIME
 
 
 async def test_callers_behind_the_call_in_flight_wait_no_longer_than_it(
     private_server: PrivateServer, queue_name: str
 ) -> None:
-    server = private_server()
-    queue = rota.Queue(queue_name, url=server.url, timeout=4)
-    await queue.enqueue(spec())
-    server.freeze()
     ended: list[float] = []
 
-    async def call() -> None:
+    async def call(queue: rota.Queue) -> None:
         with pytest.raises(Unavailable):
             await queue.enqueue(spec())
         ended.append(time.monotonic())
 
-    await asyncio.wait_for(asyncio.gather(*(call() for _ in range(5))), PATIENCE)
-    assert ended[-1] - ended[0] < 3.5, "they waited for a second call's time"
-    server.thaw()
-    await queue.close()
+    async with standing_still(private_server, queue_name, timeout=4) as (queue, _):
+        await asyncio.wait_for(asyncio.gather(*(call(queue) for _ in range(5))), PATIENCE)
+        assert ended[-1] - ended[0] < 3.5, "they waited for a second call's time"
 
 
 async def test_who_gave_up_waiting_leaves_the_later_ones_their_time(
     private_server: PrivateServer, queue_name: str
 ) -> None:
     """A call in flight while the first ones behind it give up still carries the rest."""
-    server = private_server()
-    queue = rota.Queue(queue_name, url=server.url, timeout=3)
-    await queue.enqueue(spec())
-    server.freeze()
-    early = [asyncio.create_task(queue.enqueue(spec())) for _ in range(3)]
-    await asyncio.wait(early, timeout=2)
-    late = asyncio.create_task(queue.enqueue(spec()))
-    done = await asyncio.wait_for(asyncio.gather(*early, return_exceptions=True), PATIENCE)
-    assert all(isinstance(one, Unavailable) for one in done)
-    server.thaw()
-    assert (await asyncio.wait_for(late, IN_TIME)).outcome == "created"
-    await queue.close()
+    async with standing_still(private_server, queue_name, timeout=5) as (queue, server):
+        early = [asyncio.create_task(queue.enqueue(spec())) for _ in range(3)]
+        await asyncio.wait(early, timeout=4)
+        late = asyncio.create_task(queue.enqueue(spec()))
+        done = await asyncio.wait_for(asyncio.gather(*early, return_exceptions=True), PATIENCE)
+        assert all(isinstance(one, Unavailable) for one in done)
+        server.thaw()
+        assert (await asyncio.wait_for(late, IN_TIME)).outcome == "created"
 
 
 async def test_a_claim_waits_no_longer_for_its_answer_than_its_lease(

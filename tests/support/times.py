@@ -11,8 +11,8 @@ A lower bound counts from before the server was asked: a stall only lengthens wh
 from __future__ import annotations
 
 IN_TIME = 8.0
-"""Longer than stalls, shorter than the 10 s of a client's time-outs and than FAR_BEAT leaves in
-peace: what happens within it was none of them, and no hang."""
+"""Longer than stalls, shorter than the 10 s that a call to the server may take and than FAR_BEAT
+leaves in peace: what happens within it was none of them, and no hang."""
 
 PATIENCE = 20.0
 """For what only a hang keeps from coming: where processes start, or much is done."""

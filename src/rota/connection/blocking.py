@@ -10,7 +10,8 @@ import ssl
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, cast
 from weakref import WeakSet
@@ -190,9 +191,8 @@ class _Pool:
             if left:
                 address = left.pop(0)
                 under_way += 1
-                if left or under_way > 1:
-                    threading.Thread(target=ask, args=(address,), daemon=True).start()
-                else:
+                alone = not left and under_way == 1
+                if alone or not _starts(partial(ask, address)):
                     ask(address)
             try:
                 address, found = answers.get(timeout=HEDGE_S if left else None)
@@ -243,6 +243,15 @@ class _Pool:
                 self._timer = None
         for connection in connections:
             connection.disconnect()
+
+
+def _starts(work: Callable[[], None]) -> bool:
+    """Whether a thread does it; none can begin while the process ends."""
+    try:
+        threading.Thread(target=work, daemon=True).start()
+    except RuntimeError:
+        return False
+    return True
 
 
 def half_close(sock: Any) -> None:
