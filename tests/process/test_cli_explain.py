@@ -38,7 +38,7 @@ def test_says_why_a_job_waits_the_decisive_first(rota: Programs, queue: Queue) -
     head, first, free, second, more, *_, last = done.stdout.splitlines()
     assert head == f"job [bold]j[/] of lane {ODD}: waiting"
     assert first.startswith(f"  1. Lane {ODD} is paused by ops")
-    assert "([red]abuse [31m)." in first
+    assert r"([red]abuse\x1b[31m)." in first
     assert free == f"     frees it: {shlex.join(['rota', 'lane', 'resume', queue.name, ODD])}"
     assert f"; or {shlex.join(['rota', 'lane', 'set', queue.name, ODD])} --ceiling … with" in more
     assert second.startswith(f"  2. Lane {ODD} is at its ceiling: 1 permit of 1 (its own) is held")
