@@ -97,10 +97,10 @@ class WatchedStore(Store):
             self._notebook.note("lease gone", consumers=sorted({*consumers} - {*kept}))
         return renewed
 
-    def leave(self, consumer: str) -> Operation[int]:
+    def leave(self, consumer: str, *, died: bool = False) -> Operation[int]:
         self._steps.reach("leaving")
         self._notebook.note("leaving", consumer=consumer)
-        return (yield from super().leave(consumer))
+        return (yield from super().leave(consumer, died=died))
 
     def exchange(
         self,

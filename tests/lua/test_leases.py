@@ -190,11 +190,50 @@ def test_leaving_goes_by_pages(desk: Desk) -> None:
     backs = []
     more = 1
     while more:
-        more, back, _ = desk.run(iter(scripts.leave(desk.keys, consumer="c", limit=3)))
+        more, back, _ = desk.run(iter(scripts.leave(desk.keys, consumer="c", died=False, limit=3)))
         backs.append(back)
         assert desk.exchange(1).status == "lost"
         desk.clean()
     assert backs == [3, 3, 1]
+
+
+@pytest.mark.parametrize("deaths", [0, 2])
+def test_of_a_consumer_that_has_died_deaths_are_counted_as_in_a_reap(
+    desk: Desk, deaths: int
+) -> None:
+    """At once, whether or not anybody has beaten lately: its end was seen."""
+    desk.add("s1", "s2", key="k")
+    desk.add("j1", "j2")
+    for id in ("s1", "j1") if deaths else ():
+        desk.raw.hset(desk.key("deaths"), id, deaths)
+    desk.claim(3, 2)
+    if deaths:
+        assert desk.run(desk.store.start("c", "s1", "1")) == "ok"
+    desk.silence()
+    desk.clock.advance(LEASE // 2)
+    assert desk.run(desk.store.leave("c", died=True)) == (3 if deaths else 4)
+    assert desk.bell() == 1
+    dump = desk.clean()
+    assert not {"consumers", "c:c"} & dump.types.keys()
+    assert desk.hash("deaths") == (
+        {"s1": "3", "j1": "2", "j2": "1"} if deaths else {"s1": "1", "j1": "1", "j2": "1"}
+    )
+    assert desk.zset("dead").keys() == ({"s1"} if deaths else set())
+    assert (dump.counts("stats")["reaped"], dump.counts("stats").get("released", 0)) == (4, 0)
+    assert desk.run(desk.store.leave("c", died=True)) == 0  # as good twice as once
+
+
+def test_a_consumer_that_was_spared_stays_so_when_it_dies(desk: Desk) -> None:
+    """Its reaping is under way, as the server was away; then its process is seen to end."""
+    desk.add(*[f"j{i}" for i in range(5)])
+    desk.claim(5)
+    desk.beat()
+    desk.clock.advance(LEASE + 1)
+    more, *_ = desk.run(iter(scripts.beat(desk.keys, limit=2, watched_ms=2 * LEASE)))
+    assert more
+    assert desk.run(desk.store.leave("c", died=True)) == 3
+    assert desk.hash("deaths") == {}
+    desk.clean()
 
 
 @pytest.mark.legs("valkey")

@@ -422,13 +422,13 @@ class Reference:
         self.consumers[name] = Consumer(self.now + lease, lease)
         return self.now
 
-    def leave(self, name: str) -> int:
+    def leave(self, name: str, *, died: bool = False) -> int:
         if name not in self.consumers:
             return 0
-        back = len(self.consumers[name].held.keys() - self.cancels)
-        self._take_back(name, blame=False)
+        went = self.consumers[name].held.keys() - self.cancels
+        self._take_back(name, blame=died)
         self._reconcile()
-        return back
+        return len([id for id in went if self.jobs[id].state != "dead"])
 
     def heartbeat(self, names: Sequence[str], lease: int) -> list[Hands | None]:
         for name in names:

@@ -255,10 +255,10 @@ class QueueModel(RuleBasedStateMachine):
             return self.join()
         return pick(index, busy * 3 + live + gone)
 
-    @rule(who=some)
-    def leave(self, who: int) -> None:
+    @rule(who=some, died=st.booleans())
+    def leave(self, who: int, died: bool) -> None:
         name = self.consumer(who)
-        self.both(self.store.leave(name), lambda: self.ref.leave(name))
+        self.both(self.store.leave(name, died=died), lambda: self.ref.leave(name, died=died))
 
     @rule(all_but=some)
     def heartbeat(self, all_but: int) -> None:
@@ -631,7 +631,7 @@ class QueueModel(RuleBasedStateMachine):
                     who=who, drawn=[("held", n, "release", 0, n > 0, None) for n in range(3)]
                 )
             case "leave":
-                self.leave(who=who)
+                self.leave(who=who, died=False)
 
     @rule(who=some, action=st.sampled_from(("complete", "release", "bury")))
     def free_at_the_ceiling(self, who: int, action: Action) -> None:
@@ -707,7 +707,7 @@ class QueueModel(RuleBasedStateMachine):
             self.let_go(lane=lane, blocked=True)
             self.let_go(lane=lane, blocked=False)
         while self.ref.consumers:
-            self.leave(who=0)
+            self.leave(who=0, died=False)
         name = self.join()
         while self.ref.jobs:
             held = [("held", i) for i in range(len(self.ref.consumers[name].held))]

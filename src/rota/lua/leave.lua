@@ -1,19 +1,28 @@
 #!lua flags=allow-oom
 -- include: clock bell lists attempt record sequence_name delivery holding limits out_until rate charge turn
 -- include: reconcile offer changes refund forget asked give_back bury cancel_held consumer_name jobs_held reap
--- args: consumer limit
+-- args: consumer died limit
 -- resend: receipt
--- Ends a lease on its holder's wish, or an operator's: what it holds goes back uncounted, in pages.
+-- Ends a lease at once, in pages: on its holder's wish, or an operator's, and what it holds goes back
+-- uncounted; or as its process has died: then what had started counts a death, as in a reap.
 -- Reply: more (1: call again), back, known (0: there was no such lease)
 local known = redis.call('ZSCORE', k_consumers, consumer)
 if known then
   mark_gone(consumer)
 end
-attempt('HSET', k_consumer(consumer), '!spared', 1)
-local _, empty = reap_consumer(consumer, limit, false)
--- What was asked to be cancelled has left its hands too, but is gone.
-local back = -(total_change.running or 0) - (total_change.cancelled or 0)
-count_total('released', back)
+if not died then
+  attempt('HSET', k_consumer(consumer), '!spared', 1)
+end
+local spared = attempt('HEXISTS', k_consumer(consumer), '!spared') == 1
+local reaped, empty = reap_consumer(consumer, limit, not spared)
+-- What was asked to be cancelled, or is dead, has left its hands too, but did not go back.
+local change = total_change
+local back = -(change.running or 0) - (change.cancelled or 0) - (change.buried or 0)
+if died then
+  count_total('reaped', reaped)
+else
+  count_total('released', back)
+end
 write_changes()
 ring_bell()
 return { empty and 0 or 1, back, known and 1 or 0 }

@@ -39,17 +39,24 @@ class Claiming:
     def join(self, consumer: str, *, lease_ms: int, name: str) -> Operation[int]:
         return (yield from scripts.join(self.keys, consumer=consumer, lease_ms=lease_ms, name=name))
 
-    def leave(self, consumer: str) -> Operation[int]:
-        """Ends a lease; returns how many jobs went back to their places."""
+    def leave(self, consumer: str, *, died: bool = False) -> Operation[int]:
+        """Ends a lease; returns how many jobs went back to their places.
+
+        `died`: its process has; a job that had started counts a death.
+        """
         total, more = 0, True
         while more:
-            more, back, _ = yield from scripts.leave(self.keys, consumer=consumer, limit=PAGE)
+            more, back, _ = yield from scripts.leave(
+                self.keys, consumer=consumer, died=died, limit=PAGE
+            )
             total += back
         return total
 
     def evict(self, consumer: str) -> Operation[int | None]:
         """Ends another's lease; returns how many jobs went back, None where it has no lease."""
-        more, total, known = yield from scripts.leave(self.keys, consumer=consumer, limit=PAGE)
+        more, total, known = yield from scripts.leave(
+            self.keys, consumer=consumer, died=False, limit=PAGE
+        )
         return total + ((yield from self.leave(consumer)) if more else 0) if known else None
 
     def heartbeat(
