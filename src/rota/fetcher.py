@@ -49,10 +49,12 @@ class Fetcher:
         prefetch: int,
         state: object,
         obey: Callable[[Order], None],
+        holding: Callable[[str | None], None],
         observer: Observer = SILENT,
     ) -> None:
         self.queue = queue
         self._slots = slots
+        self._holding = holding
         self._prefetch = prefetch
         self._woken = asyncio.Event()
         self._waits_for_handlers = True
@@ -100,6 +102,7 @@ class Fetcher:
         """Joins the queue; raises Unavailable where the server cannot be reached."""
         self._appetite.burst = burst
         await self._membership.join()
+        self._holding(self._deliveries.id)
         self._metronome.enter()
         self._appetite.ask()
 
@@ -112,12 +115,15 @@ class Fetcher:
         """Claims nothing more, and works on; what is held goes on."""
         self._appetite.quieten()
 
-    async def finish(self, grace: float) -> None:
-        """Waits for what runs, at most `grace` seconds; the rest is cancelled and given back.
+    async def until_ended(self, grace: float) -> None:
+        """Waits for what runs, at most `grace` seconds."""
+        await self._entries.until_ended(grace)
+
+    async def finish(self) -> None:
+        """What still runs is cancelled and given back.
 
         Handlers that ignore it are left to themselves: `run` ends without them.
         """
-        await self._entries.until_ended(grace)
         self.cancel_running()
         await self._entries.until_ended(CANCEL_S)
         self._waits_for_handlers = False
@@ -133,12 +139,23 @@ class Fetcher:
         Raises TimeoutError where the server does not answer.
         """
         try:
-            return await self._membership.leave()
+            back = await self._membership.leave()
+            self._holding(None)
+            return back
         finally:
             self._appetite.failed()
             with contextlib.suppress(TimeoutError):  # its blocker waits for a frozen server
                 async with asyncio.timeout(LEAVE_S):
                     await self._metronome.leave()
+
+    def evict(self) -> None:
+        """Leaves from another thread, blocking: for a loop that hangs, and cannot."""
+        client = self.queue.link.own_client(reply_timeout=LEAVE_S, resend=False)
+        try:
+            client.run(self.queue.link.store.leave(self._deliveries.id))
+            self._holding(None)
+        finally:
+            client.close()
 
     # ── what it tells of itself ─────────────────────────────────────────────────────────────
 
@@ -333,6 +350,7 @@ class Fetcher:
         while self._membership.lost and self._appetite.fetching:
             try:
                 await self._membership.join()
+                self._holding(self._deliveries.id)
                 self._settling.lease_lost = False
             except RotaError as error:
                 self._contact.failed(error)

@@ -174,11 +174,19 @@ class Queue(Guide):
     def lifespan(self, function: Callable[[], AsyncIterator[Any]]) -> Lifespan:
         """Registers an async generator that runs around each worker process's life.
 
-        What it yields is `rota.current_job().state`.
+        What it yields is `rota.current_job().state`. A queue has one: a second is a ConfigError. A
+        stop gives up what comes before the `yield`; what comes after it has the worker's grace
+        period, then it is cancelled.
         """
         if not inspect.isasyncgenfunction(function):
             raise ConfigError(
                 f"lifespan: expected an async function that yields once, given {shown(function)}"
+            )
+        if self.lifespans:
+            first = getattr(self.lifespans[0], "__name__", "another")
+            raise ConfigError(
+                f"queue {self.name} has a lifespan already, {first}: expected one; open what "
+                f"{function.__name__} opens in {first} too, and yield both, as a tuple or an object"
             )
         manager = asynccontextmanager(function)
         self.lifespans.append(manager)

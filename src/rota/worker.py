@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+import contextvars
+import time
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
@@ -14,6 +16,7 @@ from rota.errors import ConfigError, Guide, RotaError
 from rota.executor import Executor
 from rota.fetcher import Fetcher
 from rota.health import Check, Health
+from rota.lifespan import Lifespan, until
 from rota.listing import Order
 from rota.meter import SILENT, Observer
 from rota.queue import Queue
@@ -54,7 +57,8 @@ class Worker(Guide):
 
     `await run()` until `stop()`, or with `burst=True` until nothing is claimable and nothing it
     took is in flight; or `async with Worker(queue)` beside an application. Stopping claims
-    nothing more, waits up to `grace` seconds for what runs and gives the rest back uncounted.
+    nothing more, waits up to `grace` seconds for what runs and gives the rest back uncounted; then
+    lifespans have as long to end. Stopped while it starts, it gives that up.
     """
 
     _called_here: ClassVar = {
@@ -89,6 +93,10 @@ class Worker(Guide):
         self._loops: list[asyncio.Task[None]] = []
         self._watchdog: Watchdog | None = None
         self._observers: dict[str, Observer] = {}
+        self.holding: Callable[[Queue, str | None], None] = lambda queue, consumer: None
+        """Told under which identity it holds jobs of a queue; None when it has left."""
+        self._lifespans: list[Lifespan] = []
+        self._teardown: float | None = None
         self._begun = False
         self._task: asyncio.Task[Drained] | None = None
         self._running = False
@@ -99,6 +107,7 @@ class Worker(Guide):
         self.started = asyncio.Event()
         """Set once every queue was reached and work is fetched."""
         self._stopping = asyncio.Event()
+        self._hurrying = asyncio.Event()
         self._quiet = False
 
     async def run(self, *, burst: bool = False) -> Drained:
@@ -117,25 +126,68 @@ class Worker(Guide):
     async def _run(self, *, burst: bool) -> Drained:
         slots = Slots(self.config.concurrency)
         executor = Executor(threads=self.config.concurrency)
-        async with contextlib.AsyncExitStack() as stack:
-            stack.callback(executor.close)
-            self._fetchers = []
-            for queue in self.queues:
-                await self._open_fetcher(queue, slots, executor, stack, burst=burst)
-            watchdog = self._watchdog = Watchdog(self._fetchers, grace=self.config.grace)
-            for queue in self.queues:
-                watchdog.guard(queue.station.keeper)
-                stack.callback(watchdog.leave, queue.station.keeper)
-            loops = [asyncio.create_task(fetcher.run()) for fetcher in self._fetchers]
-            self._loops, self._begun = list(loops), True
-            self.started.set()
-            try:
-                await self._until_stopped(loops)
-            finally:
-                await self._drain(loops)
-                self._loops = []
-                self._renew()
-        return await self._drained(burst=burst)
+        context = contextvars.copy_context()
+        self._fetchers, self._lifespans, self._teardown = [], [], None
+        try:
+            async with contextlib.AsyncExitStack() as lives:
+                lives.callback(executor.close)
+                async with contextlib.AsyncExitStack() as stack:
+                    opening = self._open(slots, executor, context, lives, stack, burst=burst)
+                    if await self._unless_stopped(opening):
+                        await self._work(context)
+            return await self._drained(burst=burst)
+        finally:
+            self._renew()
+
+    async def _open(
+        self,
+        slots: Slots,
+        executor: Executor,
+        context: contextvars.Context,
+        lives: contextlib.AsyncExitStack,
+        stack: contextlib.AsyncExitStack,
+        *,
+        burst: bool,
+    ) -> None:
+        """Lifespans are left after all queues were: one that hangs holds no job."""
+        for queue in self.queues:
+            state: object = None
+            for manager in queue.lifespans:
+                lifespan = Lifespan(queue.name, manager(), context)
+                state = await lifespan.enter()
+                self._lifespans.append(lifespan)
+                lives.push_async_callback(self._leave_lifespan, lifespan)
+            await self._open_fetcher(queue, slots, executor, stack, state, burst=burst)
+
+    async def _unless_stopped(self, opening: Coroutine[object, object, None]) -> bool:
+        """Whether it came to its end; a stop gives it up."""
+        task = asyncio.create_task(opening)
+        try:
+            await until([task], None, self._stopping)
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+        if task.cancelled():
+            return False
+        task.result()
+        return True
+
+    async def _work(self, context: contextvars.Context) -> None:
+        watchdog = self._watchdog = Watchdog(self._fetchers, grace=self.config.grace)
+        keepers = [queue.station.keeper for queue in self.queues]
+        for keeper in keepers:
+            watchdog.guard(keeper)
+        loops = [asyncio.create_task(one.run(), context=context) for one in self._fetchers]
+        self._loops, self._begun = list(loops), True
+        self.started.set()
+        try:
+            await self._until_stopped(loops)
+        finally:
+            await self._drain(loops)
+            self._loops = []
+            for keeper in keepers:
+                watchdog.leave(keeper)
 
     async def _open_fetcher(
         self,
@@ -143,12 +195,10 @@ class Worker(Guide):
         slots: Slots,
         executor: Executor,
         stack: contextlib.AsyncExitStack,
+        state: object,
         *,
         burst: bool,
     ) -> None:
-        state: object = None
-        for lifespan in queue.lifespans:
-            state = await stack.enter_async_context(lifespan())
         fetcher = Fetcher(
             queue,
             slots=slots,
@@ -157,6 +207,7 @@ class Worker(Guide):
             prefetch=self.config.prefetch,
             state=state,
             obey=self._obey,
+            holding=lambda consumer: self.holding(queue, consumer),
             observer=self._observers.get(queue.link.keys.root, SILENT),
         )
         await fetcher.open(burst=burst)
@@ -173,14 +224,18 @@ class Worker(Guide):
             )
 
     async def _until_stopped(self, loops: list[asyncio.Task[None]]) -> None:
-        """Ends on `stop()`, when all loops have ended (a burst), or when one failed."""
+        """Ends on `stop()`, when all loops have ended (a burst), or when one failed, or a
+        lifespan did."""
         stopping = asyncio.create_task(self._stopping.wait())
+        lives = [lifespan.task for lifespan in self._lifespans]
         try:
             pending: set[asyncio.Task[None]] = set(loops)
             while pending and not stopping.done():
                 done, _ = await asyncio.wait(
-                    [*pending, stopping], return_when=asyncio.FIRST_COMPLETED
+                    [*pending, *lives, stopping], return_when=asyncio.FIRST_COMPLETED
                 )
+                for lifespan in self._lifespans:
+                    lifespan.check()
                 for task in done & pending:
                     pending.discard(task)
                     task.result()
@@ -191,7 +246,12 @@ class Worker(Guide):
         for fetcher in self._fetchers:
             fetcher.stop_fetching()
         try:
-            await asyncio.gather(*(f.finish(self.config.grace) for f in self._fetchers))
+            ended = asyncio.gather(*(f.until_ended(self.config.grace) for f in self._fetchers))
+            try:
+                await until([ended], None, self._hurrying)
+            finally:
+                ended.cancel()
+            await asyncio.gather(*(f.finish() for f in self._fetchers))
             await asyncio.wait(loops, timeout=SETTLE_S)
         finally:  # also when the stop itself is cancelled: no handler outlives its worker
             for fetcher in self._fetchers:
@@ -199,6 +259,13 @@ class Worker(Guide):
             for task in loops:
                 task.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
+
+    async def _leave_lifespan(self, lifespan: Lifespan) -> None:
+        """All of them together have the grace period."""
+        now = time.monotonic()
+        if self._teardown is None:
+            self._teardown = now + self.config.grace
+        await lifespan.leave(max(0.0, self._teardown - now), self._hurrying)
 
     async def _close_fetcher(self, fetcher: Fetcher) -> None:
         try:
@@ -216,10 +283,12 @@ class Worker(Guide):
             done=sum(tally.done for tally in tallies),
             retried=sum(tally.retried for tally in tallies),
             dead=sum(tally.dead for tally in tallies),
-            left=await self._left(None if burst else LEFT_S),
+            left=await self._left(None if burst and not self.stopping else LEFT_S),
         )
 
     async def _left(self, patience: float | None) -> int | None:
+        if self._hurrying.is_set():
+            return None
         try:
             async with asyncio.timeout(patience):
                 totals = [await queue.info() for queue in self.queues]
@@ -227,9 +296,14 @@ class Worker(Guide):
             return None
         return sum(info.waiting + info.delayed for info in totals)
 
-    def stop(self) -> None:
-        """Begins to stop; `run` returns when it is done. Call it in the worker's loop."""
+    def stop(self, *, now: bool = False) -> None:
+        """Begins to stop; `run` returns when it is done. Call it in the worker's loop.
+
+        With `now` nothing is waited for: what runs is cancelled and goes back, uncounted.
+        """
         self._stopping.set()
+        if now:
+            self._hurrying.set()
 
     def quiet(self) -> None:
         """Claims nothing more, and stays until it is stopped; what it holds goes on."""

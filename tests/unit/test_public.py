@@ -216,6 +216,24 @@ def test_a_lifespan_is_an_async_generator() -> None:
             queue.lifespan(wrong)  # type: ignore[arg-type]
 
 
+def test_a_second_lifespan_is_refused() -> None:
+    """Handlers would see the state of one of them."""
+    queue = rota.Queue("orders")
+
+    @queue.lifespan
+    async def database() -> Any:
+        yield
+
+    async def cache() -> Any:
+        yield
+
+    with pytest.raises(
+        ConfigError, match="has a lifespan already, database: .* cache .* yield both"
+    ):
+        queue.lifespan(cache)
+    assert len(queue.lifespans) == 1
+
+
 def test_making_a_queue_touches_no_server_and_no_directory(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
