@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from rota import joblog
+from rota.cli.exits import say
 from rota.cli.rows import printable_json
 from rota.executor import current_job
 from rota.names import visible
@@ -29,11 +30,67 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-def log_to_stderr(form: LogFormat = LogFormat.CONSOLE, level: LogLevel = LogLevel.INFO) -> None:
-    """Unless the application has set up logging itself."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if form is LogFormat.JSON else _console())
-    logging.basicConfig(level=level.upper(), handlers=[handler])
+def log_to_stderr(form: LogFormat | None = None, level: LogLevel | None = None) -> None:
+    """Call it after the application's module was imported. None: the command line says nothing.
+
+    Where the application has not set logging up, lines for people at INFO. Where it has, its set-up
+    stays, but for what the command line says: with a format all lines go to stderr in it, instead
+    of to the console in the application's; a level holds for them. What the application says of
+    rota's own loggers stays even so, and a line says that. Loggers of ours that it disabled by the
+    way (`dictConfig` does, unless told not to) are enabled.
+    """
+    root = logging.getLogger()
+    for logger in _loggers_of_ours():
+        logger.disabled = False
+    as_we_like = not root.handlers or _is_by_chance(root)
+    if as_we_like or form is not None:
+        for handler in filter(_is_console, root.handlers[:]):
+            root.removeHandler(handler)
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(JsonFormatter() if form is LogFormat.JSON else _console())
+        root.addHandler(handler)
+    if as_we_like or level is not None:
+        least = logging.getLevelNamesMapping()[(level or LogLevel.INFO).upper()]
+        root.setLevel(least)
+        for handler in filter(_is_console, root.handlers):
+            handler.setLevel(min(handler.level, least))
+    if form is not None or level is not None:
+        logging.disable(logging.NOTSET)
+        _say_what_does_not_hold(form, level)
+
+
+def _loggers_of_ours() -> list[logging.Logger]:
+    found = logging.getLogger().manager.loggerDict
+    ours = [name for name in found if name == "rota" or name.startswith("rota.")]
+    return [logging.getLogger(name) for name in sorted(ours)]
+
+
+def _is_by_chance(root: logging.Logger) -> bool:
+    """Set up by `logging.warning(…)` and its like, which nobody means as a set-up."""
+    handler = root.handlers[0]
+    return (
+        len(root.handlers) == 1
+        and root.level == logging.WARNING
+        and type(handler) is logging.StreamHandler
+        and handler.formatter is not None
+        and handler.formatter._fmt == logging.BASIC_FORMAT
+    )
+
+
+def _is_console(handler: logging.Handler) -> bool:
+    streams = (sys.stderr, sys.stdout, sys.__stderr__, sys.__stdout__)
+    return isinstance(handler, logging.StreamHandler) and handler.stream in streams
+
+
+def _say_what_does_not_hold(form: LogFormat | None, level: LogLevel | None) -> None:
+    for logger in _loggers_of_ours():
+        elsewhere = not logger.propagate or any(map(_is_console, logger.handlers))
+        if form is not None and elsewhere:
+            say(f"rota: the application says itself where {logger.name} writes: --log-format does "
+                "not hold there")  # fmt: skip
+        if level is not None and logger.level:
+            say(f"rota: the application gives {logger.name} a level: --log-level does not hold "
+                "there")  # fmt: skip
 
 
 def _console() -> logging.Formatter:

@@ -37,7 +37,7 @@ class Settings:
     processes: int
     burst: bool
     url: str | None
-    logs: tuple[LogFormat, LogLevel]
+    logs: tuple[LogFormat | None, LogLevel | None]
     metrics: tuple[str, int] | None
     """Host and port of the first process; the others take the ports behind it."""
 
@@ -100,12 +100,19 @@ def worker(
         str, typer.Option(envvar="ROTA_METRICS_HOST", help="Where that port listens.")
     ] = LOOPBACK,
     log_format: Annotated[
-        LogFormat, typer.Option(envvar="ROTA_LOG_FORMAT", help="json: an object a line.")
-    ] = LogFormat.CONSOLE,
+        LogFormat | None,
+        typer.Option(
+            envvar="ROTA_LOG_FORMAT",
+            help="json: an object a line. [default: the code's own set-up, else console]",
+        ),
+    ] = None,
     log_level: Annotated[
-        LogLevel,
-        typer.Option(envvar="ROTA_LOG_LEVEL", help="warning: no line for each job that is done."),
-    ] = LogLevel.INFO,
+        LogLevel | None,
+        typer.Option(
+            envvar="ROTA_LOG_LEVEL",
+            help="warning: no line for each job that is done. [default: the code's, else info]",
+        ),
+    ] = None,
 ) -> None:
     """Run the jobs of queues until stopped.
 
@@ -142,9 +149,7 @@ def _supervisor(settings: Settings) -> Supervisor:
 
 def _work(settings: Settings, leash: Leash | None) -> int:
     queues = [import_queue(target, settings.url) for target in dict.fromkeys(settings.targets)]
-    log_to_stderr(
-        *settings.logs
-    )  # after the import: an application's own logging set-up comes first
+    log_to_stderr(*settings.logs)
     worker = Worker(
         queues,
         concurrency=settings.worker.concurrency,
