@@ -17,7 +17,7 @@ import rota as package
 from rota.jobspec import JobSpec
 from rota.keys import Keys
 from rota.model import PREFIX_WIDTH
-from rota.process import Supervisor
+from rota.process import Supervisor, stop_signals
 from rota.queue import Queue
 from tests.process.conftest import Here
 from tests.process.programs import SOURCE, Programs
@@ -274,45 +274,107 @@ def test_a_stop_while_the_server_is_away_is_bounded(
     assert "its lease will run out" in worker.errors
 
 
-LOOP_HANGS = "time.sleep(60)"
-LOOP_TURNS = "await asyncio.sleep(60)"
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("SIGINT", "SIGINT"), ("SIGTERM", "SIGHUP"), ("SIGHUP", "SIGTERM")],
+)
+def test_a_second_signal_of_any_kind_gives_back_at_once(
+    rota: Programs, queue: Queue, valkey: Server, first: str, second: str
+) -> None:
+    """Without waiting for the grace period, and uncounted; the next worker has the jobs at once."""
+    rota.module(STOPPED)
+    for task in ("long", "thread", "stubborn"):
+        queue.sync.enqueue_many(specs(task, 2, task))
+    worker = rota.worker("-c", 6, "--grace", LEASE, "--lease", LEASE)
+    eventually(lambda: len(rota.notes()) == 6, "six jobs run", timeout=PATIENCE)
+    worker.signal(getattr(signal, first))
+    worker.says("stopping: waiting up to")
+    sent = worker.signal(getattr(signal, second))
+    assert worker.wait() == 130
+    assert time.time() - sent < IN_TIME
+    assert "6 running jobs are given back" in worker.errors
+    no_trace_of_workers(valkey, queue)
+    assert queue.sync.info().waiting == 6
 
 
-@pytest.mark.parametrize("body", [LOOP_HANGS, LOOP_TURNS])
-def test_a_second_sigint_leaves_at_once(rota: Programs, queue: Queue, body: str) -> None:
-    rota.module(f"""
+def test_a_second_signal_gives_back_although_the_loop_hangs(
+    rota: Programs, queue: Queue, valkey: Server
+) -> None:
+    rota.module("""
         @queue.task
         async def hang(n):
             note("start")
-            {body}
+            time.sleep(60)
     """)
     queue.sync.enqueue_many(specs("hang", 1))
-    worker = rota.worker("--grace", 30)
+    worker = rota.worker("--grace", LEASE, "--lease", LEASE)
     eventually(rota.notes, "the job runs")
+    worker.signal(signal.SIGTERM)
     worker.signal(signal.SIGINT)
-    if body == LOOP_TURNS:
-        worker.says("stopping: waiting up to 30 s for 1 running job")
-        worker.signal(signal.SIGINT)
-    else:  # nothing tells when a signal was taken by a loop that hangs
-
-        def ends() -> bool:
-            worker.signal(signal.SIGINT)
-            return worker.process.poll() is not None
-
-        eventually(ends, "it waits for its handler", interval=0.3)
-    assert worker.wait() == 130  # within less than its grace period, and the handler's 60 s
+    assert worker.wait() == 130
+    no_trace_of_workers(valkey, queue)
+    assert queue.sync.info().waiting == 1
 
 
-def test_a_second_sigterm_changes_nothing(rota: Programs, queue: Queue) -> None:
+def test_a_third_signal_ends_the_process_as_it_is(
+    rota: Programs, queue: Queue, valkey: Server
+) -> None:
     rota.module(STOPPED)
-    queue.sync.enqueue_many(specs("short", 1))
-    worker = rota.worker()
+    queue.sync.enqueue_many(specs("stubborn", 1))
+    worker = rota.worker("--grace", LEASE, "--lease", LEASE)
     eventually(rota.notes, "the job runs")
+    os.kill(worker.pid, signal.SIGSTOP)  # it hears of all three in one moment
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        worker.signal(number)
+    os.kill(worker.pid, signal.SIGCONT)
+    assert worker.wait() == 130
+    assert len(consumers(queue, valkey)) == 1
+
+
+def test_a_hang_up_is_no_stop_where_it_is_ignored() -> None:
+    assert stop_signals() == (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        assert stop_signals() == (signal.SIGTERM, signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+LIFESPANS = {
+    "waits before": ("await asyncio.sleep(600)", ""),
+    "hangs before": ("time.sleep(600)", ""),
+    "waits after": ("", "await asyncio.sleep(600)"),
+    "hangs after": ("", "time.sleep(600)"),
+}
+
+
+@pytest.mark.parametrize("case", LIFESPANS)
+def test_a_lifespan_that_does_not_begin_or_end_does_not_keep_the_process(
+    rota: Programs, queue: Queue, valkey: Server, case: str
+) -> None:
+    before, after = LIFESPANS[case]
+    rota.module(f"""
+        @queue.task
+        def work(n): pass
+        @queue.lifespan
+        async def resources():
+            note("begins")
+            {before or "pass"}
+            yield
+            {after or "pass"}
+    """)
+    worker = rota.start("worker", "app:queue", "--grace", 0.2)
+    if after:
+        worker.says("rota.worker: working")
+    eventually(rota.notes, "the lifespan begins", timeout=PATIENCE)
     worker.signal(signal.SIGTERM)
-    worker.says("stopping")
-    worker.signal(signal.SIGTERM)
-    assert worker.wait() == 0
-    assert rota.words() == ["start short 0", "end short 0"]
+    if case.startswith("hangs"):  # it is left without its loop: at once, when it is told again
+        worker.signal(signal.SIGINT)
+        assert worker.wait() == 130
+    else:
+        assert worker.wait() == 0
+    assert ("does not end: it is cancelled" in worker.errors) is (case == "waits after")
+    no_trace_of_workers(valkey, queue)
 
 
 def test_an_idle_worker_stops_at_once(rota: Programs) -> None:
@@ -509,6 +571,57 @@ def test_a_killed_process_is_replaced(rota: Programs, queue: Queue, valkey: Serv
     assert worker.wait() == 0
 
 
+DEADLY = """
+    @queue.task
+    async def deadly(n, how):
+        job = rota.current_job()
+        note("run", n, job.suspect)
+        if not job.suspect:
+            while len({line.split()[1] for line in open(LOG)}) < 2:  # both processes have one
+                await asyncio.sleep(0.01)
+            exec(how)
+"""
+ENDS = ("os.kill(os.getpid(), 9)", "os._exit(0)")
+
+
+@pytest.mark.timeout(180)  # processes start one after the other
+def test_what_a_process_held_when_it_died_goes_to_others_at_once(
+    rota: Programs, queue: Queue, valkey: Server
+) -> None:
+    """Its parent saw it die, and need not wait for the end of its lease. Deaths are counted."""
+    rota.module(DEADLY.replace("LOG", repr(str(rota.log))))
+    worker = rota.start("worker", "app:queue", "-p", 2, "-c", 1, "--lease", LEASE)
+    eventually(lambda: len(consumers(queue, valkey)) == 2, "two consumers", timeout=2 * PATIENCE)
+    queue.sync.enqueue_many(
+        JobSpec(task="deadly", payload=b'{"n": %d, "how": "%s"}' % (n, how.encode()), lane=str(n))
+        for n, how in enumerate(ENDS)
+    )
+    eventually(
+        lambda: queue.sync.info().totals.get("completed") == 2, "both ran again", timeout=LEASE / 2
+    )
+    assert sorted(rota.words()) == [f"run {n} {died}" for n in (0, 1) for died in (False, True)]
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert worker.errors.count(f"rota {package.__version__} worker") == 1
+    no_trace_of_workers(valkey, queue)
+
+
+def test_a_parent_outlives_a_server_that_cannot_be_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(SOURCE))
+    monkeypatch.setattr("rota.process.TELL_S", 0.5)
+    told = """
+from rota.queue import Queue
+leash.ready()
+leash.holding(Queue("q", url="redis://127.0.0.1:1"), "consumer")
+os._exit(7)
+"""
+    began = time.monotonic()
+    assert supervise(told) == 7
+    assert time.monotonic() - began < PATIENCE
+
+
 def test_children_of_a_killed_parent_stop_gently(
     rota: Programs, queue: Queue, valkey: Server
 ) -> None:
@@ -527,21 +640,36 @@ def test_children_of_a_killed_parent_stop_gently(
     no_trace_of_workers(valkey, queue)
 
 
-def test_a_terminal_interrupts_the_parent_only_and_twice_ends_all(
+@pytest.mark.timeout(180)  # processes start one after the other
+def test_one_stop_that_reaches_parent_and_children_counts_once(
     rota: Programs, queue: Queue, valkey: Server
 ) -> None:
+    """As `systemctl stop` does. A terminal reaches the parent only: they are other sessions."""
     rota.module(STOPPED)
-    parent = rota.start("worker", "app:queue", "-p", 2, "-c", 1)
-    eventually(lambda: len(consumers(queue, valkey)) == 2, "two consumers", timeout=PATIENCE)
-    queue.sync.enqueue_many(specs("long", 2))
-    eventually(lambda: len(rota.notes()) == 2, "both run", timeout=PATIENCE)
+    parent = rota.start("worker", "app:queue", "-p", 2, "-c", 2, "--grace", LEASE, "--lease", LEASE)
+    eventually(lambda: len(consumers(queue, valkey)) == 2, "two consumers", timeout=2 * PATIENCE)
+    queue.sync.enqueue_many(specs("long", 2) + specs("short", 2))
+    eventually(lambda: len(rota.notes()) == 4, "all run", timeout=PATIENCE)
     pids = {int(note[1]) for note in rota.notes()}
+    assert len(pids) == 2
     assert {os.getsid(pid) for pid in pids}.isdisjoint({os.getsid(parent.pid)})
-    parent.signal(signal.SIGINT)
+
+    def everybody(number: int) -> None:
+        for pid in (*pids, parent.pid):
+            os.kill(pid, number)
+
+    everybody(signal.SIGTERM)
     eventually(lambda: parent.errors.count("stopping: waiting") == 2, "both stop", timeout=PATIENCE)
-    parent.signal(signal.SIGINT)
+    eventually(
+        lambda: queue.sync.info().totals.get("completed") == 2,
+        "short jobs may end",
+        timeout=PATIENCE,
+    )
+    everybody(signal.SIGINT)
     assert parent.wait() == 130
     assert alive(pids) == set()
+    no_trace_of_workers(valkey, queue)
+    assert queue.sync.info().waiting == 2
 
 
 @pytest.mark.parametrize(
@@ -583,6 +711,7 @@ def supervise(
     return asyncio.run(run())
 
 
+@pytest.mark.timeout(180)
 def test_exit_codes_are_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(SOURCE))
     assert supervise("leash.ready()") == 0

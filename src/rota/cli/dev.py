@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
-import signal
 import socket
 import sys
 from pathlib import Path
@@ -17,11 +15,12 @@ import typer
 from rota import config
 from rota.cli.changes import changed, folder_of, look
 from rota.cli.exits import reporting, say
+from rota.cli.logs import log_to_stderr
 from rota.cli.options import NewUrlOption
 from rota.cli.targets import import_queue
 from rota.cli.web import TrustedHosts, needs_web
 from rota.config import whole
-from rota.process import LEASH_VARIABLE
+from rota.process import Child, told_to_stop
 from rota.queue import Queue
 
 if TYPE_CHECKING:
@@ -67,9 +66,7 @@ def dev(
         queue = import_queue(target, url)
         app = dashboard(queue, trusted_hosts=trusted_hosts or ())
         listening = listen(host, port)
-        logging.basicConfig(
-            level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
-        )
+        log_to_stderr()
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
         say(f"rota dev: {target}, Ctrl-C ends it")
         say(f"  dashboard  {address_of(listening)}")
@@ -85,56 +82,62 @@ class _Worker:
 
     def __init__(self, words: list[str]) -> None:
         self._command = [sys.executable, "-m", "rota", *words]
-        self._process: asyncio.subprocess.Process | None = None
-        self._leash: socket.socket | None = None
+        self._introduced = False
+        self._stops = 0
+        self._child: Child | None = None
+        self.ended: asyncio.Future[None]
 
     async def start(self) -> None:
-        self._leash, theirs = socket.socketpair()
-        with theirs:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                env={**os.environ, LEASH_VARIABLE: f"1:{theirs.fileno()}"},
-                start_new_session=True,  # Ctrl-C reaches this process, which tells the worker
-            )
+        self._stops = 0
+        self._child = await Child.start(self._command, 1, introduces=not self._introduced)
+        self.ended = asyncio.create_task(self._until_ended(self._child))
 
-    async def ended(self) -> int:
-        assert self._process is not None
-        return await self._process.wait()
+    async def _until_ended(self, child: Child) -> None:
+        await child.ended()
+        self._introduced = self._introduced or "introduced" in child.said
+        await child.end_leases()
+
+    def tell(self) -> None:
+        """To stop; a second time to do so at once, a third time it is killed."""
+        self._stops += 1
+        if self._child is not None and self._stops > 2:
+            self._child.kill()
+        elif self._child is not None:
+            self._child.stop(self._stops)
 
     async def stop(self) -> None:
-        process, leash = self._process, self._leash
-        if process is None or leash is None:
+        if self._child is None:
             return
-        self._process = self._leash = None
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(signal.SIGTERM)
-        try:
-            async with asyncio.timeout(GRACE_S + 3):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
-        leash.close()
+        if not self._stops:
+            self.tell()
+        await asyncio.wait([self.ended], timeout=2 * GRACE_S + 3)
+        if not self.ended.done():
+            self._child.kill()
+            await self.ended
+        self._child = None
 
 
 async def _run(
     queue: Queue, server: Server, listening: socket.socket, worker: _Worker, folder: Path
 ) -> None:
-    """Until the web server is told to stop."""
+    """Until it is told to stop."""
     from rota.web.server import serve
 
-    await queue.info()  # an embedded server starts here, and what is wrong is said at once
-    serving = asyncio.create_task(serve(server, listening))
-    following = asyncio.create_task(_follow(worker, folder))
-    try:
-        await asyncio.wait([serving, following], return_when=asyncio.FIRST_COMPLETED)
-    finally:
+    def stop() -> None:
         server.stop()
-        following.cancel()
-        results = await asyncio.gather(serving, following, return_exceptions=True)
-        await worker.stop()
+        worker.tell()
+
+    await queue.info()  # an embedded server starts here, and what is wrong is said at once
+    with told_to_stop(stop):
+        serving = asyncio.create_task(serve(server, listening))
+        following = asyncio.create_task(_follow(worker, folder))
+        try:
+            await asyncio.wait([serving, following], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            server.stop()
+            following.cancel()
+            results = await asyncio.gather(serving, following, return_exceptions=True)
+            await worker.stop()
     for result in results:
         if isinstance(result, Exception):
             raise result
@@ -145,16 +148,12 @@ async def _follow(worker: _Worker, folder: Path) -> None:
     state = await asyncio.to_thread(look, folder)
     while True:
         await worker.start()
-        ended = asyncio.create_task(worker.ended())
-        try:
-            told = False
-            while not (found := changed(state, newer := await asyncio.to_thread(look, folder))):
-                if ended.done() and not told:
-                    told = True
-                    say("rota dev: the worker has ended; it starts again when the code changes")
-                await asyncio.sleep(POLL_S)
-        finally:
-            ended.cancel()
+        told = False
+        while not (found := changed(state, newer := await asyncio.to_thread(look, folder))):
+            if worker.ended.done() and not told:
+                told = True
+                say("rota dev: the worker has ended; it starts again when the code changes")
+            await asyncio.sleep(POLL_S)
         state = newer
         say(f"rota dev: {_named(found)} changed, the worker starts again")
         await worker.stop()

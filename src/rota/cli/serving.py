@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import logging
 import os
+import selectors
 import signal
 import sys
 import threading
@@ -14,51 +16,185 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 from rota.cli.exits import FAILED, INTERRUPTED
 from rota.errors import RotaError
 from rota.executor import THREADS
-from rota.process import Leash
+from rota.fetcher import Fetcher
+from rota.process import HURRY_S, Leash, stop_signals
 from rota.telling import Logger
-from rota.worker import Drained, Worker
+from rota.watchdog import HUNG_EXIT
+from rota.worker import SLUGGISH_S, Drained, Worker
 
 logger = Logger("rota.worker")
 
 HELPERS = "rota-helper"
 LEAVE_S = 0.3
 """How long the end waits for handlers that were cancelled, and for idle threads to go."""
+HANDLED = 0x80
+LOOK_S = 0.1
+"""How often a process that stops is looked at: whether its loop turns, whether its time is over."""
 
 
-class _StopSignals:
-    """SIGTERM and the first SIGINT stop the worker gently, the second SIGINT ends the process.
+class _Stops:
+    """Every way in which this process is told to stop, counted: the first lets running jobs end,
+    the second gives them back at once, the third ends the process as it is.
 
-    They are handlers of the system's, not of the loop's, so that the second SIGINT also ends a
-    process whose loop hangs.
+    It counts its own signals, and hears what its parent has counted: the same Ctrl-C or `systemctl
+    stop` may reach both, so the higher count holds. A thread listens, and ends the process also
+    where the event loop hangs.
     """
 
-    def __init__(self, stop: Callable[[], None]) -> None:
-        self._stop = stop
-        self._loop = asyncio.get_running_loop()
-        self._interrupts = 0
+    def __init__(self, worker: Worker, leash: Leash | None) -> None:
+        self._worker = worker
+        self._leash = leash
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._before: dict[int, Any] = {}
+        self._sent = self._handled = 0
+        self._over = False
+        self.count = 0
+        self._told_loop = 0
+        self._turned = True
+        self._silent = 0.0
+        self._hurried: float | None = None
+        self._code = INTERRUPTED
+        self._ear, self._mouth = os.pipe()
+        os.set_blocking(self._mouth, False)
 
     @contextmanager
     def handled(self) -> Iterator[None]:
-        before = {number: signal.signal(number, self._on) for number in _STOPPING}
+        """While this lasts the signals are handled."""
+        self._before = {number: signal.signal(number, self._on) for number in stop_signals()}
+        signal.set_wakeup_fd(self._mouth, warn_on_full_buffer=False)
+        threading.Thread(target=self._listen, name="rota-stops", daemon=True).start()
+        if self._leash is not None:
+            self._leash.listens()
         try:
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            self._put_back()
+            other = signal.set_wakeup_fd(-1)
+            if other != self._mouth:
+                signal.set_wakeup_fd(other)
+            self._over = True
+            self._say(b"\0")
+
+    def attach(self) -> None:
+        """From now on the running loop is told."""
+        self._loop = asyncio.get_running_loop()
+        self._say(b"\0")
 
     def _on(self, number: int, _: FrameType | None) -> None:
-        if number == signal.SIGINT:
-            self._interrupts += 1
-            if self._interrupts > 1:
-                os._exit(INTERRUPTED)
-        self._loop.call_soon_threadsafe(self._stop)
+        """A signal is also written by the system's own handler, and at once: this one may wait for
+        a main thread that hangs. But a loop that has handlers of its own takes that away."""
+        self._say(bytes([number | HANDLED]))
+
+    def _say(self, word: bytes) -> None:
+        with contextlib.suppress(OSError):  # full: so many signals have been sent
+            os.write(self._mouth, word)
+
+    def _put_back(self) -> None:
+        for number, handler in self._before.items():
+            if signal.getsignal(number) == self._on:  # else someone else's stands there by now
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    # ── the thread ──────────────────────────────────────────────────────────────────────────
+
+    def _listen(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._ear, selectors.EVENT_READ)
+            if self._leash is not None:
+                selector.register(self._leash, selectors.EVENT_READ)
+            looked = time.monotonic()
+            while not self._over or self.count > 1:
+                for key, _ in selector.select(LOOK_S if self.count else None):
+                    if key.fd == self._ear:
+                        words = os.read(self._ear, 64)
+                        self._sent += sum(word in self._before for word in words)
+                        self._handled += sum(word >= HANDLED for word in words)
+                        self._count(max(self._sent, self._handled))
+                    elif self._leash is not None:
+                        times = self._leash.hear()
+                        if times is None:
+                            selector.unregister(self._leash)
+                            self._call(self._parent_is_gone)
+                        self._count(times or 0)
+                now = time.monotonic()
+                self._look(min(now - looked, 2 * LOOK_S))
+                looked = now
+
+    def _count(self, times: int) -> None:
+        self.count = max(self.count, times)
+        if self.count > 2:
+            os._exit(INTERRUPTED)
+        if self._loop is not None and self.count > self._told_loop:
+            self._told_loop = self.count
+            self._call(self._stop)
+
+    def _look(self, passed: float) -> None:
+        """`passed`: since the last look, and not more than was looked for: the whole machine may
+        have stood still."""
+        if self._loop is None or not self.count:
+            return
+        if self._turned:
+            self._turned, self._silent = False, 0.0
+            self._call(self._turn)
+        else:
+            self._silent += passed
+        if self._hurried is None:
+            if self._silent > max(self._worker.config.grace, SLUGGISH_S):
+                self._code = HUNG_EXIT
+            elif self.count < 2:
+                return
+            self._hurried = 0.0
+        before, self._hurried = self._hurried, self._hurried + passed
+        if before <= HURRY_S / 2 < self._hurried:
+            self._give_back()
+        elif self._hurried > HURRY_S:
+            os._exit(self._code)
+
+    def _give_back(self) -> None:
+        """For the loop, in threads: it hangs, or waits for what takes too long."""
+        for fetcher in self._worker.fetchers:
+            threading.Thread(target=_evict, args=(fetcher,), daemon=True).start()
+
+    def _call(self, what: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # it is closed
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(what)
+
+    # ── in the loop ─────────────────────────────────────────────────────────────────────────
+
+    def _turn(self) -> None:
+        self._turned = True
+
+    def _parent_is_gone(self) -> None:
+        logger.warning("the parent process is gone")
+        self._stop()
+
+    def _stop(self) -> None:
+        worker = self._worker
+        if self.count > 1:
+            logger.info("stopping at once: %d running jobs are given back", worker.running)
+        elif not worker.stopping:
+            logger.info(
+                "stopping: waiting up to %g s for %d running jobs",
+                worker.config.grace,
+                worker.running,
+            )
+        worker.stop(now=self.count > 1)
 
 
-_STOPPING = (signal.SIGTERM, signal.SIGINT)
+def _evict(fetcher: Fetcher) -> None:
+    try:
+        fetcher.evict()
+    except RotaError as error:
+        logger.warning(
+            "queue %s: its jobs cannot be given back, its lease will run out: %s",
+            fetcher.queue.name,
+            error,
+        )
 
 
 def serve(worker: Worker, *, burst: bool, leash: Leash | None) -> int:
@@ -67,8 +203,9 @@ def serve(worker: Worker, *, burst: bool, leash: Leash | None) -> int:
     Does not return, but ends the process, when a handler still runs that can be neither
     stopped nor waited for: a plain function in its thread, or one that ignores cancelling.
     """
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_serve(worker, burst=burst, leash=leash))
+    stops = _Stops(worker, leash)
+    with stops.handled(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(_serve(worker, stops, burst=burst, leash=leash))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -80,45 +217,29 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def _serve(worker: Worker, *, burst: bool, leash: Leash | None) -> int:
+async def _serve(worker: Worker, stops: _Stops, *, burst: bool, leash: Leash | None) -> int:
     helpers = ThreadPoolExecutor(thread_name_prefix=HELPERS)
     asyncio.get_running_loop().set_default_executor(helpers)
-
-    def stop() -> None:
-        if not worker.stopping:
-            logger.info(
-                "stopping: waiting up to %g s for %d running jobs",
-                worker.config.grace,
-                worker.running,
-            )
-        worker.stop()
-
-    def on_parent_gone() -> None:
-        logger.warning("the parent process is gone")
-        stop()
-
-    with _StopSignals(stop).handled():
-        running = asyncio.create_task(worker.run(burst=burst))
-        announcing = asyncio.create_task(_announce(worker, leash))
-        if leash is not None:
-            leash.watch(on_parent_gone)
-        try:
-            drained = await running
-        except RotaError:
-            raise  # a queue could not be reached at the start, or a lifespan's own: nothing runs
-        except Exception:
-            logger.exception("the worker failed")
-            code = FAILED
-        else:
-            code = 0
-            _report(drained)
-        finally:
-            announcing.cancel()
-            if leash is not None:
-                leash.unwatch()
-            await _close(worker)
-            helpers.shutdown(wait=False, cancel_futures=True)
-        await _leave_if_held(code)
+    if leash is not None:
+        worker.holding = leash.holding
+    stops.attach()
+    running = asyncio.create_task(worker.run(burst=burst))
+    announcing = asyncio.create_task(_announce(worker, leash))
+    try:
+        drained = await running
+    except RotaError:
+        raise  # a queue could not be reached at the start, or a lifespan's own: nothing runs
+    except Exception:
+        logger.exception("the worker failed")
+        code = FAILED
+    else:
+        code = INTERRUPTED if stops.count > 1 else 0
+        _report(drained)
+    finally:
+        announcing.cancel()
+        await _close(worker)
+        helpers.shutdown(wait=False, cancel_futures=True)
+    await _leave_if_held(code)
     return code
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
 from typing import Annotated
 
 import typer
 
 from rota.cli.exits import USAGE, fail, reporting, say
+from rota.cli.logs import log_to_stderr
 from rota.cli.options import UrlOption
 from rota.cli.targets import find_queue
 from rota.config import whole
@@ -78,7 +78,7 @@ def web(
         needs_web()
         from rota.web import dashboard
         from rota.web.origin import is_loopback
-        from rota.web.server import Server, address_of, listen, serve
+        from rota.web.server import Server, address_of, listen, serve_until_told
 
         auth = credentials()
         first, *others = [find_queue(name, url) for name in dict.fromkeys(queues)]
@@ -92,17 +92,13 @@ def web(
         )
         server = Server(app, root_path=root_path, access_log=access_log)
         listening = listen(host, port)
-        logging.basicConfig(
-            level=logging.INFO,
-            stream=sys.stderr,
-            format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        )
+        log_to_stderr()
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
         names = ", ".join(queue.name for queue in (first, *others))
         say(f"rota web: {names} on {address_of(listening)}")
         if auth is None and not is_loopback(listening.getsockname()[0]):
             say(f"  anyone who reaches it may read; {USER} and {PASSWORD} ask for a password")
-        asyncio.run(serve(server, listening))
+        asyncio.run(serve_until_told(server, listening))
 
 
 def credentials() -> tuple[str, str] | None:

@@ -116,8 +116,13 @@ def worker(
 ) -> None:
     """Run the jobs of queues until stopped.
 
-    SIGTERM or Ctrl-C stop gently: nothing more is claimed, running jobs may finish within the
-    grace period, the rest goes back uncounted. A second Ctrl-C leaves at once.
+    SIGTERM, SIGHUP or Ctrl-C stop gently: nothing more is claimed, running jobs may finish within
+    the grace period, the rest goes back uncounted. A second one, of any of them, cancels what runs
+    and gives it back within 2 seconds; a third ends the process as it is.
+
+    Exit status: 0 stopped, or a burst is through; 1 it failed; 2 wrong usage; 3 the server cannot
+    be reached at the start; 70 its event loop hung; 130 a second signal cut it short. With -p 0
+    where all processes ended with 0, else the first other.
     """
     leash: Leash | None = context.obj
     with reporting():
@@ -157,8 +162,10 @@ def _work(settings: Settings, leash: Leash | None) -> int:
         lease=settings.worker.lease,
         grace=settings.worker.grace,
     )
-    if leash is None or leash.number == 1:
+    if leash is None or leash.introduces:
         _introduce(settings, queues)
+    if leash is not None:
+        leash.introduced()
     with _metrics(settings, worker, 1 if leash is None else leash.number):
         return serve(worker, burst=settings.burst, leash=leash)
 

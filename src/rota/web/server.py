@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -16,6 +15,7 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from rota.errors import ConfigError
+from rota.process import told_to_stop
 from rota.web.bounds import SEND_S, neighbourhood
 from rota.web.origin import Trust
 from rota.web.site import Site
@@ -102,7 +102,7 @@ class Connection(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """Stops on SIGINT and SIGTERM, and then returns instead of dying of the signal."""
+    """Returns when it is stopped, instead of dying of the signal."""
 
     def __init__(self, app: Starlette, *, root_path: str = "", access_log: bool = False) -> None:
         self.site: Site = app.state.site
@@ -123,15 +123,8 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        stopping = (signal.SIGINT, signal.SIGTERM)
-        for number in stopping:
-            loop.add_signal_handler(number, self.stop)
-        try:
-            yield
-        finally:
-            for number in stopping:
-                loop.remove_signal_handler(number)
+        """Whoever serves it does."""
+        yield
 
     def stop(self) -> None:
         """A second one does not wait for requests."""
@@ -151,6 +144,12 @@ async def closing(site: Site) -> AsyncIterator[None]:
     finally:
         for board in site.boards.values():
             await board.queue.close()
+
+
+async def serve_until_told(server: Server, listening: socket.socket) -> None:
+    """Until a signal stops it."""
+    with told_to_stop(server.stop):
+        await serve(server, listening)
 
 
 async def serve(server: Server, listening: socket.socket) -> None:
