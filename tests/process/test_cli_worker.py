@@ -377,6 +377,47 @@ def test_a_lifespan_that_does_not_begin_or_end_does_not_keep_the_process(
     no_trace_of_workers(valkey, queue)
 
 
+FORKS = """
+    import multiprocessing, signal
+    fork = multiprocessing.get_context("fork")
+    def tell():
+        handlers = [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)]
+        expected = [signal.SIG_DFL, signal.default_int_handler, signal.SIG_DFL]
+        note(handlers == expected, signal.set_wakeup_fd(-1), signal.pthread_sigmask(0, []))
+    def act():
+        process = fork.Process(target=time.sleep, args=(600,))
+        process.start()
+        process.terminate()
+        process.join()
+        note("ended", process.exitcode)
+        with fork.Pool(2) as pool:
+            pool.apply(tell)
+        if os.fork() == 0:
+            tell()
+            os._exit(0)
+    @queue.lifespan
+    async def resources():
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, lambda: None)
+        yield
+    @queue.task
+    async def on_loop(n): act()
+    @queue.task
+    def in_thread(n): act()
+"""
+
+
+def test_children_that_a_handler_forks_are_stopped_by_signals(rota: Programs, queue: Queue) -> None:
+    """And what they are sent stops nobody else: the worker goes on."""
+    rota.module(FORKS)
+    queue.sync.enqueue_many(specs("on_loop", 1))
+    queue.sync.enqueue_many(specs("in_thread", 1))
+    done = rota("worker", "app:queue", "--burst", "-c", 1)
+    assert (done.returncode, "2 jobs done" in done.stderr) == (0, True), done.stderr
+    assert "stopping" not in done.stderr
+    eventually(lambda: len(rota.notes()) == 6, "every child has told")
+    assert sorted(rota.words()) == ["True -1 set()"] * 4 + [f"ended {-signal.SIGTERM}"] * 2
+
+
 def test_an_idle_worker_stops_at_once(rota: Programs) -> None:
     rota.module("@queue.task\ndef add(n): pass")
     worker = rota.worker()

@@ -64,15 +64,19 @@ class _Stops:
 
     @contextmanager
     def handled(self) -> Iterator[None]:
-        """While this lasts the signals are handled."""
+        """While this lasts the signals are handled; children that are forked have the handlers that
+        were there before."""
+        global _active
         self._before = {number: signal.signal(number, self._on) for number in stop_signals()}
         signal.set_wakeup_fd(self._mouth, warn_on_full_buffer=False)
+        _active = self
         threading.Thread(target=self._listen, name="rota-stops", daemon=True).start()
         if self._leash is not None:
             self._leash.listens()
         try:
             yield
         finally:
+            _active = None
             self._put_back()
             other = signal.set_wakeup_fd(-1)
             if other != self._mouth:
@@ -98,6 +102,12 @@ class _Stops:
         for number, handler in self._before.items():
             if signal.getsignal(number) == self._on:  # else someone else's stands there by now
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    def forked(self) -> None:
+        """In the child: a signal must neither wait for a loop that does not run there, nor be told
+        to the parent's."""
+        self._put_back()
+        signal.set_wakeup_fd(-1)
 
     # ── the thread ──────────────────────────────────────────────────────────────────────────
 
@@ -195,6 +205,35 @@ def _evict(fetcher: Fetcher) -> None:
             fetcher.queue.name,
             error,
         )
+
+
+_active: _Stops | None = None
+_masks = threading.local()
+
+
+def _before_fork() -> None:
+    """A signal that reaches the child before it has its own handlers would be lost."""
+    _masks.before = (
+        None if _active is None else signal.pthread_sigmask(signal.SIG_BLOCK, stop_signals())
+    )
+
+
+def _after_fork() -> None:
+    if _masks.before is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _masks.before)
+
+
+def _after_fork_in_child() -> None:
+    global _active
+    stops, _active = _active, None
+    if stops is not None:
+        stops.forked()
+    _after_fork()
+
+
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child
+)
 
 
 def serve(worker: Worker, *, burst: bool, leash: Leash | None) -> int:
