@@ -145,6 +145,7 @@ class _Thread:
     async def _serve(self, this: threading.Thread) -> None:
         clients: dict[object, AsyncClient] = {}
         tasks: dict[LeaseKeeper, asyncio.Task[None]] = {}
+        servers: dict[LeaseKeeper, object] = {}
         closing: set[asyncio.Task[None]] = set()
         self._changed = changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -159,12 +160,13 @@ class _Thread:
                 for keeper in keepers:
                     task = tasks.get(keeper)
                     if task is None or task.done():
-                        client = clients.get(keeper.link.server) or _client(keeper.link)
-                        clients[keeper.link.server] = client
+                        server = servers[keeper] = keeper.link.server
+                        client = clients[server] = clients.get(server) or _client(keeper.link)
                         tasks[keeper] = asyncio.create_task(keeper.keep(client))
                 for keeper in tasks.keys() - keepers:
+                    servers.pop(keeper, None)
                     tasks.pop(keeper).cancel()
-                for server in clients.keys() - {keeper.link.server for keeper in keepers}:
+                for server in clients.keys() - {servers[keeper] for keeper in keepers}:
                     closing.add(asyncio.create_task(clients.pop(server).close()))
                 closing = {task for task in closing if not task.done()}
                 for look in looks:
