@@ -272,6 +272,7 @@ async def test_a_sound_queue_has_no_findings(server: Server, queue: rota.Queue) 
     assert audit.picture(dump(server, queue)) == audit.picture(before)
 
 
+@pytest.mark.legs("valkey")
 @pytest.mark.parametrize("name", DAMAGES)
 async def test_damage_is_found_and_mended(server: Server, queue: rota.Queue, name: str) -> None:
     busy = await make_busy(queue)

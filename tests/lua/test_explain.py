@@ -14,6 +14,8 @@ from rota.jobspec import JobSpec
 from rota.limits import Rate
 from tests.lua.conftest import LEASE, Desk
 
+pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the integration test's
+
 NOW = "2023-11-14 22:13:20 UTC (0.0s ago)"
 IN_5_S = "2023-11-14 22:13:25 UTC (in 5.0s)"
 """Five seconds after the desk's clock."""

@@ -11,6 +11,8 @@ from rota.jobspec import JobSpec
 from rota.scripting import Operation, Request
 from tests.lua.conftest import Desk
 
+pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
+
 T = TypeVar("T")
 HOUR = 3_600_000
 STEPS_MAX = 5000
