@@ -10,7 +10,7 @@ from rota import scripts
 from rota.jobspec import JobSpec
 from tests.lua.conftest import Desk
 
-pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the model test's
+pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
 
 UNCHANGED: dict[str, Any] = {
     "default_weight": "", "ceiling": "", "dead_max": "", "dead_age": "", "declared": False,

@@ -13,7 +13,7 @@ from rota.scripting import Packed
 from tests.lua.conftest import LEASE, Desk
 from tests.model import audit
 
-pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the model test's
+pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
 
 HOMES = [("a", None), ("a", "k"), ("!o", None)]
 """Lane and ordering key: unordered, of a sequence, of an ordered lane."""

@@ -12,7 +12,7 @@ from rota.jobspec import JobSpec
 from rota.model import Action, Settlement
 from tests.lua.conftest import Desk
 
-pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the model test's
+pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
 
 
 def end(desk: Desk, id: str, action: Action, *, ran: float, delay: int = 0) -> None:

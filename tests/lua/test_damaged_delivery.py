@@ -6,7 +6,7 @@ import pytest
 
 from tests.lua.conftest import Desk
 
-pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the model test's
+pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
 
 
 @pytest.mark.parametrize("ran", [None, 2.0], ids=["by cost", "by time"])

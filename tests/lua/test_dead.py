@@ -7,7 +7,7 @@ import pytest
 from rota import scripts
 from tests.lua.conftest import Desk
 
-pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the model test's
+pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
 
 SEQUENCE = "1:a:k"
 

@@ -11,7 +11,7 @@ from rota.jobspec import JobSpec
 from rota.scripting import Call
 from tests.lua.conftest import Desk
 
-pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the model test's
+pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
 
 STEP = 2**42
 

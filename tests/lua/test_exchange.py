@@ -8,7 +8,7 @@ from rota.jobspec import JobSpec
 from tests.lua.conftest import LEASE, Desk
 from tests.model import audit
 
-pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the model test's
+pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
 
 MIB = 1024 * 1024
 

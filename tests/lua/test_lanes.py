@@ -10,7 +10,7 @@ import pytest
 from rota.limits import UNSET
 from tests.lua.conftest import Desk
 
-pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the model test's
+pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from rota import scripts
 from tests.lua.conftest import LEASE, Desk
 
-pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the model test's
+pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
 
 
 def lapse(desk: Desk) -> None:

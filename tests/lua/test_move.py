@@ -17,7 +17,7 @@ from rota.model import Moved, parse_record
 from rota.store.bulk import MOVE_START
 from tests.lua.conftest import Desk
 
-pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the model test's
+pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
 
 HOSTILE = [
     'say "hi"',

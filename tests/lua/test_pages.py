@@ -15,7 +15,7 @@ from rota.limits import Rate
 from rota.model import LaneInfo, Settlement
 from tests.lua.conftest import LEASE, Desk
 
-pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the model test's
+pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from rota.limits import Rate, Template
 from rota.scripting import Operation
 from tests.lua.conftest import Desk
 
-pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the model test's
+pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
 
 
 def template(desk: Desk, name: str, **given: Any) -> None:
