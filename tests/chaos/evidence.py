@@ -23,6 +23,10 @@ TOLERANCE = 0.02
 """Seconds: the server counts in whole milliseconds, and its clock may be adjusted."""
 
 
+ACCEPTED = ("ok", "slowed")
+"""Answers that say: so the job has ended."""
+
+
 class Evidence:
     """A record, and how to read it."""
 
@@ -75,7 +79,7 @@ class Evidence:
     def was_accepted(self, run: Run) -> bool:
         """A stopping worker gives back what runs on in its threads: that is no ending of theirs."""
         stopped = run.in_thread and run.pid in self.record.stops
-        actions = {reply.action for reply in self.replies(run) if reply.answer == "ok"}
+        actions = {reply.action for reply in self.replies(run) if reply.answer in ACCEPTED}
         return bool(actions - {"release"} if stopped else actions)
 
     @cached_property
@@ -103,7 +107,7 @@ class Evidence:
         settled = {
             (pid, delivery)
             for (pid, job, delivery), replies in self.record.replies.items()
-            if job == id and any(reply.answer == "ok" for reply in replies)
+            if job == id and any(reply.answer in ACCEPTED for reply in replies)
         }
         return len(started - settled)
 

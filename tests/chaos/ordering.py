@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
 
-from tests.chaos.evidence import Evidence, grouped
+from tests.chaos.evidence import ACCEPTED, Evidence, grouped
 from tests.chaos.finding import Finding
 from tests.chaos.observer import Order, Run
 
@@ -29,7 +29,7 @@ class Ordering:
                 if consumer is None or consumer != self._evidence.consumer(before):
                     continue
                 heard = [r for r in self._evidence.replies(before) if r.at <= run.start]
-                if any(reply.answer in ("ok", "settled") for reply in heard):
+                if any(reply.answer in (*ACCEPTED, "settled") for reply in heard):
                     continue
                 if not self._evidence.starts_as_zombie(run):
                     text = f"{run.job} started before the ending of {before.job} was accepted"

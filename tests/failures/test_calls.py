@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 
 import rota
+from rota import scripts
+from rota.connection.faults import Refused
+from rota.connection.protocol import BOUNDS, deliver
+from rota.connection.route import Route
+from rota.connection.steps import Embedded, Pause, Send
+from rota.connection.target import Address, parse_url
 from rota.errors import ConfigError, Unavailable
+from rota.keys import Keys
+from rota.scripting import LIBRARY
 from tests.conftest import PrivateServer
 from tests.support.faulty import CUT_AFTER, SILENT, Break
 from tests.support.proxy import Proxy
@@ -324,3 +332,22 @@ async def test_the_map_of_a_cluster_is_read_anew_though_nothing_fails(
         await queue.info()
         assert route.slots == right
         assert calls(server, "cluster|slots") == read + 1
+
+
+@pytest.mark.parametrize(
+    ("url", "goes_on"), [("embedded:/nowhere", True), ("redis://127.0.0.1:1", False)]
+)
+def test_only_an_embedded_server_that_refuses_is_begun_anew(url: str, goes_on: bool) -> None:
+    """It has just ended with its last user; any other address may be wrong."""
+    call = scripts.queue_info(Keys("q"))
+    steps = deliver([call], Route(parse_url(url)), LIBRARY, BOUNDS)
+    step = next(steps)
+    if isinstance(step, Embedded):
+        step = steps.send(Address(path="/nowhere/socket"))
+    assert isinstance(step, Send)
+    if not goes_on:
+        with pytest.raises(rota.Unavailable, match="cannot be reached"):
+            steps.throw(Refused("nobody is there"))
+        return
+    assert isinstance(steps.throw(Refused("nobody is there")), Pause)
+    assert isinstance(steps.send(None), Embedded)

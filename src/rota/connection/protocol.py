@@ -132,7 +132,9 @@ def deliver(calls: Sequence[Call[Any]], route: Route, library: Library, bounds: 
         detours += 1
         if not wait and detours < MAX_DETOURS:
             continue
+        # Of an embedded server the address is right: it has just ended, and is started anew.
         wrong = isinstance(trouble, Refused | Stranger) and not route.reached
+        wrong = wrong and route.target.kind != "embedded"
         if wrong or not bounds.resend or time.monotonic() + pause > terms.until:
             raise Unavailable(f"{route.target.display} cannot be reached: {trouble}") from trouble
         yield Pause(pause)
