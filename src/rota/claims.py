@@ -107,6 +107,7 @@ class Claims:
             since=since,
             seconds=seconds,
         )
+        yield from self._deliveries.leave_former()
 
     def _check_open(self) -> None:
         if not self._open:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from rota import endings
 from rota.endings import Failed, burial
-from rota.errors import LeaseLost, PayloadError, UnknownTask
+from rota.errors import LeaseLost, PayloadError, RotaError, UnknownTask
 from rota.ids import new_nonce
 from rota.lease import STRETCHED, TRIPS
 from rota.model import Answer, Claimed, Exchanged, Hands, Job, Settlement, job_from, process_name
@@ -91,6 +92,8 @@ class Deliveries:
         """The number of the last claim or reconciling that was left unanswered, where all before
         it are known."""
         self.unsure = False
+        self._joined = False
+        self._former = ""
 
     def join(self) -> Operation[tuple[float, float]]:
         """Starts under a fresh identity; what was held is another's by now. Since when, by the
@@ -99,6 +102,8 @@ class Deliveries:
         self.held.clear()
         self.unsure = False
         self._joined_at, self._known = self._number, 0
+        if self._joined:
+            self._former, self._joined = self.id, False
         self.id = new_nonce()
         lease = given = self._lease_ms / 1000
         for n in range(JOINS):
@@ -110,7 +115,17 @@ class Deliveries:
                 break
             if n:
                 lease = max(lease, took * STRETCHED)
+        self._joined = True
         return began, given
+
+    def leave_former(self) -> Operation[None]:
+        """Ends the lease that was lost, once another is kept. A heartbeat that lay in a server that
+        stood still may have renewed it, and its end would be blamed on its jobs; but who has lost
+        it lives."""
+        former, self._former = self._former, ""
+        if former:
+            with suppress(RotaError):
+                yield from self._store.leave(former)
 
     def leave(self) -> Operation[int]:
         """Ends the lease; what is held goes back to its place uncounted."""

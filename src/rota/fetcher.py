@@ -343,7 +343,7 @@ class Fetcher:
 
     async def _start_anew(self) -> None:
         """Under a fresh identity, as soon as the server can be reached."""
-        self._membership.let_go()
+        self._membership.keeper.lose(self._deliveries.id)
         await self._arrivals.opened()
         self._settling.lose()  # also what was on its way when the lease was lost
         pause = FIRST_PAUSE_S

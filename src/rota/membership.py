@@ -77,6 +77,7 @@ class Membership:
             since=since,
             seconds=seconds,
         )
+        await self._link.run(self._deliveries.leave_former())
 
     def is_over(self) -> bool:
         """Also by this process's own clock: it may have stood still since it sent its claim."""

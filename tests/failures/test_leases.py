@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import rota
+from rota.deliveries import Deliveries
 from tests.conftest import PrivateServer
 from tests.failures.tools import Hand, Timed, beat, jobs, stats, until_done, working
 from tests.model import audit
@@ -328,3 +329,20 @@ async def test_a_short_lease_is_not_renewed_with_the_patience_of_a_long_one(
         before = keeper.renewals
         await eventually_async(lambda: keeper.renewals > before, "it waits for long")
         proxy.heal()
+
+
+@pytest.mark.legs("valkey")
+async def test_who_has_lost_a_lease_and_lives_leaves_it_uncounted(queue: rota.Queue) -> None:
+    """A heartbeat that lay in a server that stood still may have renewed it, kept by nobody: its
+    end would be blamed on its jobs."""
+    await queue.enqueue_many(jobs(["j"], lane="a"))
+    hand = Deliveries(queue.link.store, lease_ms=60_000, decode=lambda job: None)
+    await queue.link.run(hand.join())
+    former = hand.id
+    (job,) = (await queue.link.run(hand.exchange(want=1, prefetch=1, park=False))).jobs
+    await queue.link.run(hand.join())
+    await queue.link.run(hand.leave_former())
+    (again,) = (await queue.link.run(hand.exchange(want=1, prefetch=1, park=False))).jobs
+    assert (again.id, again.suspect, again.attempt) == (job.id, False, job.attempt)
+    assert former not in [one.id for one in await queue.consumers()]
+    await queue.link.run(hand.leave())
