@@ -37,6 +37,8 @@ a lease passes for one whose server was away."""
 RETRY_PAUSE_S = 0.5
 LEAST_PATIENCE_S = 0.5
 REPLY_TIMEOUT_S = 10.0
+MOST_FAILURES = 16
+"""From then on a call's patience grows no more."""
 WATCH_S = 1.0
 CONNECTIONS = 4
 """The most that a process opens to one server for its leases."""
@@ -357,7 +359,7 @@ class LeaseKeeper:
             async with asyncio.timeout(min(REPLY_TIMEOUT_S, shortest, patience)):
                 reply = await client.run(_asking(request))
         except TimeoutError as error:
-            self._failures += 1
+            self._failures = min(self._failures + 1, MOST_FAILURES)
             await client.drop_idle()  # what broke one has broken the others, most likely
             raise TimeoutError(f"{self.link.target.display} does not answer") from error
         self._failures = 0

@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -269,6 +269,21 @@ async def test_seeds_that_do_not_answer_hold_nobody_up(
     async with open_queue(behind(kind, mute, dead, good), queue_name) as queue:
         async with asyncio.timeout(IN_TIME):
             assert (await enqueue(queue, face)).outcome == "created"
+
+
+async def test_many_that_ask_a_seed_at_once_do_not_stand_in_their_own_way(
+    private_server: PrivateServer, queue_name: str, seeds: Callable[..., Seed]
+) -> None:
+    """All ask the one that keeps silent first: none may wait for it to ask the other."""
+    server = private_server(tcp=True)
+    mute, good = seeds(), seeds(port_of(server))
+    url = behind("sentinel", mute, good)
+    async with AsyncExitStack() as stack:
+        queues = [
+            await stack.enter_async_context(open_queue(url, f"{queue_name}-{n}")) for n in range(40)
+        ]
+        done = await asyncio.gather(*(queue.enqueue(spec()) for queue in queues))
+    assert {one.outcome for one in done} == {"created"}
 
 
 @pytest.mark.parametrize("face", FACES)

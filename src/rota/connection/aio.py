@@ -18,7 +18,18 @@ from rota.connection.faults import NotSent, Stranger, has_refusal, lost, nobody,
 from rota.connection.protocol import BOUNDS, Bounds, answer, park
 from rota.connection.route import route_to
 from rota.connection.sharing import Idle, Shared
-from rota.connection.steps import HEDGE_S, ROOMS, Drop, Embedded, Pause, Race, Send, Steps, Terms
+from rota.connection.steps import (
+    HEDGE_S,
+    ROOMS,
+    Drop,
+    Embedded,
+    Pause,
+    Race,
+    Room,
+    Send,
+    Steps,
+    Terms,
+)
 from rota.connection.target import Address, Target
 from rota.connection.wire import NotAReply, Wire
 from rota.errors import RotaError, Unavailable
@@ -33,11 +44,13 @@ _HungUp = RuntimeError
 
 
 class _Pool:
-    """Idle connections per address of one loop; at most `size` in use in each room."""
+    """Idle connections per address of one loop; at most `size` in use in each room of an address:
+    a node that stands still holds up no other."""
 
     def __init__(self, target: Target, size: int) -> None:
         self._target = target
-        self._rooms = {name: asyncio.Semaphore(min(size, most)) for name, most in ROOMS.items()}
+        self._size = size
+        self._rooms: dict[tuple[Address, Room], asyncio.Semaphore] = {}
         self.users: WeakSet[AsyncClient] = WeakSet()
         self._idle: Idle[Wire] = Idle()
         self._timer: asyncio.TimerHandle | None = None
@@ -64,7 +77,7 @@ class _Pool:
 
     async def send(self, step: Send) -> list[Reply]:
         address, terms = step.address, step.terms
-        room = self._rooms[terms.room]
+        room = self._room(address, terms.room)
         if room.locked():
             await _wait_for(room, terms)
         else:
@@ -98,6 +111,13 @@ class _Pool:
             return replies
         finally:
             room.release()
+
+    def _room(self, address: Address, name: Room) -> asyncio.Semaphore:
+        found = self._rooms.get((address, name))
+        if found is None:
+            most = min(self._size, ROOMS[name])
+            found = self._rooms[address, name] = asyncio.Semaphore(most)
+        return found
 
     def _watch(self) -> None:
         """Has those closed that stay idle."""
@@ -224,13 +244,14 @@ class Lines:
                 await pool.close()
         forget_closed(self._pools)
         if self._target.kind == "embedded" and not self._pools:
+            self.route.forget(0)  # whoever calls next holds the server first
             await asyncio.to_thread(self.server.close)
 
 
 def forget_closed(pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool]) -> None:
     """What belongs to a closed loop knows it: neither would go by itself."""
-    for loop in list(pools):
-        if loop.is_closed():
+    for loop in [ref() for ref in pools.keyrefs()]:  # in one step: other threads' loops come and go
+        if loop is not None and loop.is_closed():
             pools.pop(loop, None)
 
 

@@ -37,6 +37,7 @@ from rota.connection.steps import (
     Embedded,
     Pause,
     Race,
+    Room,
     Send,
     Step,
     Steps,
@@ -101,24 +102,34 @@ class EmbeddedUse:
 
 
 class _Pool:
-    """Idle connections per address; at most `size` in use in each room, a caller waits for one."""
+    """Idle connections per address; at most `size` in use in each room of an address, a caller
+    waits for one. A node that stands still holds up no other."""
 
     def __init__(self, target: Target, size: int) -> None:
         self._target = target
-        self._rooms = {name: threading.Semaphore(min(size, most)) for name, most in ROOMS.items()}
+        self._size = size
+        self._rooms: dict[tuple[Address, Room], threading.Semaphore] = {}
         self._idle: Idle[Any] = Idle()
         self._busy: set[Any] = set()
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
 
     def send(self, step: Send) -> list[Reply]:
-        room = self._rooms[step.terms.room]
+        room = self._room(step.address, step.terms.room)
         if not room.acquire(timeout=max(0.0, step.terms.until - time.monotonic())):
             raise NotSent("no connection became free")
         try:
             return self._send(step)
         finally:
             room.release()
+
+    def _room(self, address: Address, name: Room) -> threading.Semaphore:
+        with self._lock:
+            found = self._rooms.get((address, name))
+            if found is None:
+                most = min(self._size, ROOMS[name])
+                found = self._rooms[address, name] = threading.Semaphore(most)
+            return found
 
     def _send(self, step: Send) -> list[Reply]:
         address, terms = step.address, step.terms
@@ -291,6 +302,7 @@ class Lines:
         self.users.discard(user)
         if not self.users:
             self.pool.drop()
+            self.route.forget(0)  # whoever calls next holds the server first
             self.server.close()
 
 

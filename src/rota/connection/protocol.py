@@ -100,6 +100,7 @@ def deliver(calls: Sequence[Call[Any]], route: Route, library: Library, bounds: 
     terms, pause, detours = bounds.of(calls), FIRST_PAUSE_S, 0
     may_have_run = False
     while True:
+        address = None
         try:
             if route.slots and route.fresh_until < time.monotonic():
                 yield from refresh(route, slot, terms)
@@ -119,7 +120,8 @@ def deliver(calls: Sequence[Call[Any]], route: Route, library: Library, bounds: 
             trouble: Exception = errors[0]
             wait = yield from _recover(errors, batch, route, slot, address, terms)
         except (NotSent, Lost) as fault:
-            route.forget(slot)
+            if address is None or route.known(slot) == address:
+                route.forget(slot)  # else another call knows better by now
             batch.asked = None
             if isinstance(fault, Lost) and not batch.may_be_sent_again():
                 raise
