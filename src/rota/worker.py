@@ -264,7 +264,8 @@ class Worker(Guide):
         """All of them together have the grace period."""
         now = time.monotonic()
         if self._teardown is None:
-            self._teardown = now + self.config.grace
+            grace = self.config.grace
+            self._teardown = now + (grace if self.stopping else max(grace, config.GRACE_S))
         await lifespan.leave(max(0.0, self._teardown - now), self._hurrying)
 
     async def _close_fetcher(self, fetcher: Fetcher) -> None:

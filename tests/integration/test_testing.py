@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,20 @@ async def test_drain_runs_what_the_jobs_themselves_enqueue(rota_url: str) -> Non
 
     await count_down.enqueue(5)
     assert (await drain(queue)).done == 6
+
+
+async def test_drain_lets_lifespans_end(rota_url: str) -> None:
+    """It has no grace for jobs, and nobody told it to stop."""
+    queue, seen = a_queue(rota_url), []
+
+    @queue.lifespan
+    async def resources() -> AsyncIterator[None]:
+        yield
+        await asyncio.sleep(0.02)
+        seen.append("closed")
+
+    await drain(queue)
+    assert seen == ["closed"]
 
 
 async def test_drain_keeps_the_order_of_a_sequence(rota_url: str) -> None:

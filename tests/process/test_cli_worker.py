@@ -681,6 +681,31 @@ def test_children_of_a_killed_parent_stop_gently(
     no_trace_of_workers(valkey, queue)
 
 
+SLOW = """
+import os, pathlib, time
+
+here = pathlib.Path(__file__).parent
+(here / "importing").write_text(str(os.getpid()))
+while not (here / "go on").exists():
+    time.sleep(0.01)
+
+from app import queue
+"""
+
+
+def test_a_child_whose_parent_dies_while_it_imports_ends(rota: Programs) -> None:
+    rota.module(STOPPED)
+    rota.write("slow.py", SLOW)
+    parent = rota.start("worker", "slow:queue", "-p", 2)
+    told = rota.folder / "importing"
+    eventually(lambda: told.exists() and told.read_text(), "it imports", timeout=PATIENCE)
+    child = int(told.read_text())
+    parent.signal(signal.SIGKILL)
+    parent.process.wait(PATIENCE)
+    rota.write("go on", "")
+    eventually(lambda: not alive({child}), "the child ends", timeout=PATIENCE)
+
+
 @pytest.mark.timeout(180)  # processes start one after the other
 def test_one_stop_that_reaches_parent_and_children_counts_once(
     rota: Programs, queue: Queue, valkey: Server

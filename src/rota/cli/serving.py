@@ -52,7 +52,7 @@ class _Stops:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._before: dict[int, Any] = {}
         self._sent = self._handled = 0
-        self._over = False
+        self._over = self._orphaned = False
         self.count = 0
         self._told_loop = 0
         self._turned = True
@@ -126,10 +126,10 @@ class _Stops:
                         self._count(max(self._sent, self._handled))
                     elif self._leash is not None:
                         times = self._leash.hear()
-                        if times is None:
+                        if times is None:  # the parent is gone: a stop, like the first
                             selector.unregister(self._leash)
-                            self._call(self._parent_is_gone)
-                        self._count(times or 0)
+                            self._orphaned = True
+                        self._count(1 if times is None else times)
                 now = time.monotonic()
                 self._look(min(now - looked, 2 * LOOK_S))
                 looked = now
@@ -166,8 +166,15 @@ class _Stops:
 
     def _give_back(self) -> None:
         """For the loop, in threads: it hangs, or waits for what takes too long."""
+        threading.Thread(target=self._tell, daemon=True).start()  # a log may block as well
         for fetcher in self._worker.fetchers:
             threading.Thread(target=_evict, args=(fetcher,), daemon=True).start()
+
+    def _tell(self) -> None:
+        logger.critical(
+            "%s: its jobs are given back, and this process ends",
+            "the event loop hangs" if self._silent > LOOK_S else "the stop takes too long",
+        )
 
     def _call(self, what: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # it is closed
@@ -179,12 +186,10 @@ class _Stops:
     def _turn(self) -> None:
         self._turned = True
 
-    def _parent_is_gone(self) -> None:
-        logger.warning("the parent process is gone")
-        self._stop()
-
     def _stop(self) -> None:
         worker = self._worker
+        if self._orphaned:
+            logger.warning("the parent process is gone")
         if self.count > 1:
             logger.info("stopping at once: %d running jobs are given back", worker.running)
         elif not worker.stopping:
@@ -319,10 +324,18 @@ async def _leave_if_held(code: int) -> None:
             len(tasks),
             threads,
         )
+        _end_children()
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _end_children() -> None:
+    """Of handlers that go with this process: nobody else would end them."""
+    if "multiprocessing" in sys.modules:
+        for child in sys.modules["multiprocessing"].active_children():
+            child.terminate()
 
 
 async def _busy_threads() -> int:

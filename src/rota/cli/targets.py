@@ -48,7 +48,7 @@ def expect_server(link: Link) -> None:
         raise ConfigError(
             f"no server to look at: none has run in {target.directory}\n"
             "  Name one with --url or ROTA_URL, or give module:queue of code that names one.\n"
-            "  Only rota worker, dev and enqueue start one here."
+            "  Only rota worker, dev, demo and enqueue start one here."
         )
 
 
