@@ -11,7 +11,7 @@ from heapq import nsmallest
 from typing import cast, get_args
 
 from rota import config, scripts
-from rota.errors import ConfigError
+from rota.errors import ConfigError, Unavailable
 from rota.keys import ANY_CONFIG, CATALOGUE, Keys, of_config
 from rota.listing import (
     JobsPage,
@@ -79,7 +79,7 @@ class Inspector:
         names = [kind.name for kind in CATALOGUE if kind.parameter is None]
         (count,) = yield Ask(self._keys, (("EXISTS", *map(self._keys.key, names)),))
         if isinstance(count, Exception):
-            raise count
+            raise Unavailable(f"the server refused to look for the queue: {count}") from count
         return bool(count)
 
     def pulse(self) -> Operation[Pulse]:

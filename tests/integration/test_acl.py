@@ -65,6 +65,15 @@ def test_the_docs_allow_what_the_scripts_call_and_no_more() -> None:
 
 
 @pytest.mark.legs("valkey", "redis7")
+async def test_a_queue_that_its_user_may_not_touch_is_refused_in_our_words(server: Server) -> None:
+    enqueue, work, operate = ROLES
+    url = allow(server, "~emq:{shop}:*", *enqueue, *work, *operate)
+    async with open_queue(url, "other") as queue:
+        with pytest.raises(rota.Unavailable, match="refused to look for the queue"):
+            await queue.link.run(queue.link.inspector.exists())
+
+
+@pytest.mark.legs("valkey", "redis7")
 async def test_what_the_docs_allow_is_enough(server: Server) -> None:
     enqueue, work, operate = ROLES
     key = "~emq:{shop}:*"

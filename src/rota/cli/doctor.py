@@ -15,6 +15,7 @@ from rota.cli.options import UrlOption
 from rota.cli.rows import json_line
 from rota.cli.targets import absent, find_queue, is_there
 from rota.doctor import Finding, Progress, Report
+from rota.errors import Unavailable
 from rota.names import visible
 
 
@@ -32,7 +33,10 @@ def doctor(
     with reporting():
         target = find_queue(queue, url)
         try:
-            there = is_there(target)
+            try:
+                there = is_there(target)
+            except Unavailable:  # perhaps only refused: the doctor says what its user lacks
+                there = True
             with _progress() as progress:
                 report = target.link.client.run(
                     target.link.doctor.examine(
