@@ -165,3 +165,25 @@ def test_logs_are_json_on_request(rota: Programs, queue: Queue, level: str) -> N
     assert {"working"} <= {row["message"] for row in rows}
     console = rota("worker", "app:queue", "--burst")
     assert " INFO " in console.stderr
+
+
+LIFESPAN = """
+    import logging.config
+
+    @queue.lifespan
+    async def resources():
+        logging.config.dictConfig({
+            "version": 1,
+            "handlers": {"c": {"class": "logging.StreamHandler"}},
+            "root": {"handlers": ["c"], "level": "ERROR"},
+        })
+        yield
+"""
+
+
+def test_what_a_lifespan_sets_up_does_not_undo_the_options(rota: Programs, queue: Queue) -> None:
+    rota.module(MODULE + LIFESPAN)
+    done = rota("worker", "app:queue", "--burst", "--log-format", "json", "--log-level", "info")
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+    assert "working" in [row["message"] for row in rows]

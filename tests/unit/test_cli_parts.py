@@ -202,3 +202,5 @@ def test_what_the_application_says_of_our_loggers_stays_and_that_is_said(
         "rota: the application gives rota.job a level: --log-level does not hold there",
         "a failure",
     ]
+    log_to_stderr(LogFormat.JSON, LogLevel.INFO)
+    assert capfd.readouterr().err == "", "it is said once"

@@ -82,15 +82,24 @@ def _is_console(handler: logging.Handler) -> bool:
     return isinstance(handler, logging.StreamHandler) and handler.stream in streams
 
 
+_said: set[str] = set()
+
+
+def _say_once(text: str) -> None:
+    if text not in _said:
+        _said.add(text)
+        say(text)
+
+
 def _say_what_does_not_hold(form: LogFormat | None, level: LogLevel | None) -> None:
     for logger in _loggers_of_ours():
         elsewhere = not logger.propagate or any(map(_is_console, logger.handlers))
         if form is not None and elsewhere:
-            say(f"rota: the application says itself where {logger.name} writes: --log-format does "
-                "not hold there")  # fmt: skip
+            _say_once(f"rota: the application says itself where {logger.name} writes: --log-format "
+                      "does not hold there")  # fmt: skip
         if level is not None and logger.level:
-            say(f"rota: the application gives {logger.name} a level: --log-level does not hold "
-                "there")  # fmt: skip
+            _say_once(f"rota: the application gives {logger.name} a level: --log-level does not "
+                      "hold there")  # fmt: skip
 
 
 def _console() -> logging.Formatter:

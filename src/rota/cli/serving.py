@@ -241,7 +241,9 @@ os.register_at_fork(
 )
 
 
-def serve(worker: Worker, *, burst: bool, leash: Leash | None) -> int:
+def serve(
+    worker: Worker, *, burst: bool, leash: Leash | None, set_up_logs: Callable[[], None]
+) -> int:
     """Runs the worker until it is stopped; returns the exit code.
 
     Does not return, but ends the process, when a handler still runs that can be neither
@@ -249,7 +251,8 @@ def serve(worker: Worker, *, burst: bool, leash: Leash | None) -> int:
     """
     stops = _Stops(worker, leash)
     with stops.handled(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_serve(worker, stops, burst=burst, leash=leash))
+        serving = _serve(worker, stops, burst=burst, leash=leash, set_up_logs=set_up_logs)
+        return runner.run(serving)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -261,14 +264,21 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def _serve(worker: Worker, stops: _Stops, *, burst: bool, leash: Leash | None) -> int:
+async def _serve(
+    worker: Worker,
+    stops: _Stops,
+    *,
+    burst: bool,
+    leash: Leash | None,
+    set_up_logs: Callable[[], None],
+) -> int:
     helpers = ThreadPoolExecutor(thread_name_prefix=HELPERS)
     asyncio.get_running_loop().set_default_executor(helpers)
     if leash is not None:
         worker.holding = leash.holding
     stops.attach()
     running = asyncio.create_task(worker.run(burst=burst))
-    announcing = asyncio.create_task(_announce(worker, leash))
+    announcing = asyncio.create_task(_announce(worker, leash, set_up_logs))
     try:
         drained = await running
     except RotaError:
@@ -297,8 +307,9 @@ def _report(drained: Drained) -> None:
     )
 
 
-async def _announce(worker: Worker, leash: Leash | None) -> None:
+async def _announce(worker: Worker, leash: Leash | None, set_up_logs: Callable[[], None]) -> None:
     await worker.started.wait()
+    set_up_logs()  # again: a lifespan may have set up others
     logger.info("working")
     if leash is not None:
         leash.ready()

@@ -167,7 +167,12 @@ def _work(settings: Settings, leash: Leash | None) -> int:
     if leash is not None:
         leash.introduced()
     with _metrics(settings, worker, 1 if leash is None else leash.number):
-        return serve(worker, burst=settings.burst, leash=leash)
+        return serve(
+            worker,
+            burst=settings.burst,
+            leash=leash,
+            set_up_logs=lambda: log_to_stderr(*settings.logs),
+        )
 
 
 def _metrics_address(host: str, port: int | None, processes: int) -> tuple[str, int] | None:
