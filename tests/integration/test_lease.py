@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import rota
+from rota import lease
 from rota.lease import CONNECTIONS
 from rota.worker import Worker
 from tests.support import child
@@ -379,17 +380,29 @@ async def test_a_lease_counts_from_before_the_server_made_it(
             between.pass_through()
 
 
+@pytest.fixture
+def lease_threads(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[threading.Thread]]:
+    """Those of this test alone: consumers that other tests have left open keep the process's."""
+    before = threading.enumerate()
+    monkeypatch.setattr(lease, "_thread", lease._Thread())
+    return lambda: [
+        one for one in threading.enumerate() if one.name == "rota-lease" and one not in before
+    ]
+
+
 @pytest.mark.usefixtures("quick_renewals")
 async def test_one_thread_keeps_all_leases_and_outlives_trouble(
-    valkey: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
+    valkey: Server,
+    queue_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    lease_threads: Callable[[], list[threading.Thread]],
 ) -> None:
     """C23 for the renewing loop: errors nobody foresaw, and one that ends a loop; it goes on."""
     async with open_queue(valkey, queue_name) as queue:
         consumers = [queue.consumer(lease=LEASE) for _ in range(20)]
         for consumer in consumers:
             await consumer.__aenter__()
-        keepers = [t for t in threading.enumerate() if t.name.startswith("rota-lease")]
-        assert len(keepers) == 1
+        assert len(lease_threads()) == 1
         heartbeat = queue.link.store.heartbeat
         failures = [SystemExit("odd"), KeyError("odd"), OSError("odd")]
 
@@ -406,17 +419,13 @@ async def test_one_thread_keeps_all_leases_and_outlives_trouble(
         assert all(keeper.is_alive(consumer.id) for consumer in consumers)
         for consumer in consumers:
             await consumer.__aexit__(None, None, None)
-        await eventually_async(lambda: not keepers[0].is_alive(), "the thread does not end")
-
-
-def lease_threads() -> list[threading.Thread]:
-    return [one for one in threading.enumerate() if one.name == "rota-lease" and one.is_alive()]
+        await eventually_async(lambda: not lease_threads(), "the thread does not end")
 
 
 @pytest.mark.legs("valkey")
 @pytest.mark.usefixtures("quick_renewals")
 async def test_all_queues_of_a_process_share_a_thread_and_its_connections(
-    server: Server, queue_name: str
+    server: Server, queue_name: str, lease_threads: Callable[[], list[threading.Thread]]
 ) -> None:
     """Those of a worker and of blocking consumers alike; with the last user it ends."""
     queues = [rota.Queue(f"{queue_name}-{n}", url=server.url) for n in range(30)]
