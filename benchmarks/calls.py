@@ -11,7 +11,7 @@ from __future__ import annotations
 from benchmarks.load import BATCH, PAYLOAD, Load, lane_name
 from benchmarks.report import Figure, Plan, figure
 from benchmarks.server import SENT_BY_CLIENTS, Server, Work
-from rota.jobspec import JobSpec
+from rota.values.jobspec import JobSpec
 
 SHAPES = (
     ("one lane", 1, False),

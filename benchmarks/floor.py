@@ -17,8 +17,8 @@ import redis
 from benchmarks.load import BATCH, Load, specs
 from benchmarks.report import Figure, Plan, figure, ratio
 from benchmarks.server import Server, Work
-from rota.jobspec import JobSpec
-from rota.keys import Keys
+from rota.script.keys import Keys
+from rota.values.jobspec import JobSpec
 
 MOST = 2.5
 PREFIX = b"+0000000000000042,1700000000000,1700000000000\n"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.server import Server, Work
-from rota.jobspec import JobSpec
-from rota.keys import Keys
-from rota.model import Claimed, parse_record
+from rota.script.keys import Keys
 from rota.store import Store
+from rota.values.jobspec import JobSpec
+from rota.values.model import Claimed, parse_record
 
 BATCH = 100
 PAYLOAD = b'{"data":"' + b"x" * 89 + b'"}'

@@ -19,8 +19,8 @@ from benchmarks import workers
 from benchmarks.report import Figure, Plan, figure, ratio
 from benchmarks.server import Server
 from rota.connection import Client, parse_url
-from rota.inspector import Inspector
-from rota.keys import Keys
+from rota.script.keys import Keys
+from rota.store.inspector import Inspector
 from rota.task import AnyTask
 
 LEAST = 1.4

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rota.scripts import assemble_all
+from rota.script.stubs import assemble_all
 
 CONFIG = Path(__file__).resolve().parent.parent / ".luacheckrc"
 MISSING = "luacheck is not installed (Debian: apt-get install lua-check)"

@@ -137,7 +137,7 @@ def proxy() -> Iterator[Callable[[Server], Proxy]]:
 @pytest.fixture
 def quick_renewals(monkeypatch: pytest.MonkeyPatch) -> None:
     """A LEASE is renewed twice a second: its loss is noticed soon, and a stall is none."""
-    monkeypatch.setattr("rota.lease.RENEWALS_PER_LEASE", 2 * LEASE)
+    monkeypatch.setattr("rota.consume.lease.RENEWALS_PER_LEASE", 2 * LEASE)
 
 
 @pytest.fixture
@@ -185,9 +185,9 @@ def _check_keys(server: Server, request: pytest.FixtureRequest) -> None:
     if request.node.get_closest_marker("foreign_keys"):
         return
     try:
-        keys = importlib.import_module("rota.keys")
+        keys = importlib.import_module("rota.script.keys")
     except ModuleNotFoundError as error:
-        if error.name != "rota.keys":
+        if error.name != "rota.script.keys":
             raise
         return
     is_known = cast("Callable[[str], bool]", keys.is_known)

@@ -2,8 +2,6 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from rota.census import Census
-from rota.config import Durable, WorkerConfig
 from rota.doctor import Advice, Finding, Report
 from rota.errors import (
     BatchInterrupted,
@@ -20,12 +18,15 @@ from rota.errors import (
     Unavailable,
     UnknownTask,
 )
-from rota.executor import current_job
 from rota.explain import Explanation, Reason
-from rota.jobspec import JobSpec
-from rota.limits import Rate, Template
-from rota.listing import JobsPage, SequenceInfo, SequencesPage
-from rota.model import (
+from rota.queue import Queue
+from rota.store.census import Census
+from rota.store.shares import LaneShare, Shares
+from rota.values.config import Durable, WorkerConfig
+from rota.values.jobspec import JobSpec
+from rota.values.limits import Rate, Template
+from rota.values.listing import JobsPage, SequenceInfo, SequencesPage
+from rota.values.model import (
     Cancelled,
     ConsumerInfo,
     DeadJob,
@@ -36,10 +37,9 @@ from rota.model import (
     Moved,
     QueueInfo,
 )
-from rota.queue import Queue
-from rota.shares import LaneShare, Shares
-from rota.signals import Bury, RateLimited, Release, Retry, Signal
-from rota.timing import Backoff
+from rota.values.signals import Bury, RateLimited, Release, Retry, Signal
+from rota.values.timing import Backoff
+from rota.work.executor import current_job
 from rota.worker import Drained, Worker
 
 try:

@@ -8,16 +8,16 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
-from rota import config
-from rota.claims import Claim, Claims, Jobs, Nap, each
-from rota.deliveries import Decode
-from rota.endings import Ending
+from rota.consume.claims import Claim, Claims, Jobs, Nap, each
+from rota.consume.deliveries import Decode
+from rota.consume.station import Station
 from rota.errors import RotaError
-from rota.model import Answer, Job
-from rota.scripting import Operation
-from rota.signals import Bury, Release, Retry
-from rota.station import Station
-from rota.timing import seconds
+from rota.script.loader import Operation
+from rota.values import config
+from rota.values.endings import Ending
+from rota.values.model import Answer, Job
+from rota.values.signals import Bury, Release, Retry
+from rota.values.timing import seconds
 
 
 class Consumer(Claims):

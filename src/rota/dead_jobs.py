@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator
 
-from rota import config, names
-from rota.dead import START
 from rota.link import Link
-from rota.model import DeadAnswer, DeadJob
+from rota.store.dead import START
+from rota.values import config, names
+from rota.values.model import DeadAnswer, DeadJob
 
 MAX_LISTED = 100_000
 Answers = list[DeadAnswer]

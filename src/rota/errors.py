@@ -15,7 +15,7 @@
         └── ServerTooOld                  the server lacks what rota needs
 
 Exceptions a *handler* raises to steer its job (`Retry`, `Release`, …) are signals, not
-errors: see `rota.signals`.
+errors: see `rota.values.signals`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from rota.jobspec import JobSpec
-    from rota.model import Enqueued
+    from rota.values.jobspec import JobSpec
+    from rota.values.model import Enqueued
 
 
 class Guide:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rota.explain import Explanation
 from rota.link import Link
-from rota.listing import RetryAnswer
-from rota.model import CancelAnswer, JobInfo
+from rota.values.listing import RetryAnswer
+from rota.values.model import CancelAnswer, JobInfo
 
 
 class JobHandle:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from rota import names
 from rota.explain import Explanation
-from rota.limits import UNSET, Rate, Unset
 from rota.link import Link
-from rota.listing import SequenceInfo
-from rota.model import Cancelled, LaneInfo, Moved
+from rota.values import names
+from rota.values.limits import UNSET, Rate, Unset
+from rota.values.listing import SequenceInfo
+from rota.values.model import Cancelled, LaneInfo, Moved
 
 
 class Lane:

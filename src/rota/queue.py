@@ -9,30 +9,31 @@ from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any, Never, ParamSpec, TypeVar, overload
 
-from rota import config, names, tracing
-from rota.census import Census
-from rota.config import Durable
+from rota.consume.station import Station
 from rota.consumer import Consumer
 from rota.dead_jobs import DeadJobs
 from rota.doctor import Report
 from rota.errors import ConfigError, Guide, UnknownTask
 from rota.job import JobHandle
-from rota.jobspec import Charge, JobSpec, OnDead
-from rota.keys import DEFAULT_PREFIX, Keys
 from rota.lane import Lane
-from rota.limits import UNSET, Rate, Template, Unset
 from rota.link import Link
-from rota.listing import JobsPage, SequencesPage
-from rota.model import ConsumerInfo, Enqueued, Job, JobState, LaneInfo, LaneOrder, QueueInfo
-from rota.names import shown
-from rota.scripting import LIBRARY, Library
-from rota.shares import ShareOrder, Shares
-from rota.signature import inner_function
-from rota.station import Station
+from rota.observe import tracing
+from rota.payload.signature import inner_function
+from rota.script.keys import DEFAULT_PREFIX, Keys
+from rota.script.loader import LIBRARY, Library
 from rota.store import OnFull, check_on_full, chunks, next_chunk
+from rota.store.census import Census
+from rota.store.shares import ShareOrder, Shares
 from rota.sync import CALLED_HERE, SyncQueue
 from rota.task import AnyTask, Task, TaskHome, TaskPolicy
-from rota.timing import Backoff, BackoffRule, seconds
+from rota.values import config, names
+from rota.values.config import Durable
+from rota.values.jobspec import Charge, JobSpec, OnDead
+from rota.values.limits import UNSET, Rate, Template, Unset
+from rota.values.listing import JobsPage, SequencesPage
+from rota.values.model import ConsumerInfo, Enqueued, Job, JobState, LaneInfo, LaneOrder, QueueInfo
+from rota.values.names import shown
+from rota.values.timing import Backoff, BackoffRule, seconds
 
 P = ParamSpec("P")
 R = TypeVar("R")

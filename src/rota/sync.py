@@ -6,25 +6,26 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Never
 
-from rota import config, names, tracing
-from rota.census import Census
-from rota.config import Durable
+from rota.consume.deliveries import Decode
+from rota.consume.station import Station
 from rota.dead_jobs import SyncDeadJobs
-from rota.deliveries import Decode
 from rota.doctor import Report
 from rota.errors import Guide
 from rota.job import SyncJobHandle
-from rota.jobspec import JobSpec
 from rota.lane import SyncLane
-from rota.limits import UNSET, Rate, Template, Unset
-from rota.listing import JobsPage, SequencesPage
-from rota.model import ConsumerInfo, Enqueued, JobState, LaneInfo, LaneOrder, QueueInfo
-from rota.shares import ShareOrder, Shares
-from rota.station import Station
+from rota.observe import tracing
 from rota.store import OnFull, check_on_full, chunks, next_chunk
+from rota.store.census import Census
+from rota.store.shares import ShareOrder, Shares
 from rota.sync_consumer import SyncConsumer
 from rota.task import TaskHome
-from rota.timing import seconds
+from rota.values import config, names
+from rota.values.config import Durable
+from rota.values.jobspec import JobSpec
+from rota.values.limits import UNSET, Rate, Template, Unset
+from rota.values.listing import JobsPage, SequencesPage
+from rota.values.model import ConsumerInfo, Enqueued, JobState, LaneInfo, LaneOrder, QueueInfo
+from rota.values.timing import seconds
 
 CALLED_HERE = {
     "delay send send_task add push put put_nowait publish defer submit enqueue_job enqueue_call": (

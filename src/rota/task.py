@@ -12,11 +12,13 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import msgspec
 
-from rota import config, names, tracing
-from rota.codec import Codec
-from rota.config import Durable
 from rota.errors import ConfigError, Guide, PayloadError
-from rota.jobspec import (
+from rota.link import Link
+from rota.observe import tracing
+from rota.payload.codec import Codec
+from rota.values import config, names
+from rota.values.config import Durable
+from rota.values.jobspec import (
     DEFAULT_LANE,
     DEFAULT_MAX_ATTEMPTS,
     Charge,
@@ -25,10 +27,9 @@ from rota.jobspec import (
     check_charge,
     time_limit,
 )
-from rota.link import Link
-from rota.model import Enqueued
-from rota.names import shown
-from rota.timing import Backoff, BackoffRule, check_backoff, instant, milliseconds, seconds
+from rota.values.model import Enqueued
+from rota.values.names import shown
+from rota.values.timing import Backoff, BackoffRule, check_backoff, instant, milliseconds, seconds
 
 P = ParamSpec("P")
 R = TypeVar("R")

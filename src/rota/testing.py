@@ -25,14 +25,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 
-from rota import config
 from rota.connection import parse_url
 from rota.embedded import EmbeddedServer
 from rota.embedded.temporary import socket_url, temporary_server
 from rota.embedded.wire import ask
 from rota.link import Link
 from rota.queue import Queue
-from rota.timing import seconds
+from rota.values import config
+from rota.values.timing import seconds
 from rota.worker import Drained, Worker
 
 __all__ = ["Drained", "drain", "drain_sync", "embedded_server"]

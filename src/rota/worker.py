@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
 
-from rota import config
 from rota.errors import ConfigError, Guide, RotaError
-from rota.executor import Executor
-from rota.fetcher import Fetcher
 from rota.health import Check, Health
-from rota.lifespan import Lifespan, until
-from rota.listing import Order
-from rota.meter import SILENT, Observer
+from rota.observe.meter import SILENT, Observer
 from rota.queue import Queue
-from rota.slots import Slots
-from rota.telling import Logger
-from rota.timing import seconds
-from rota.watchdog import Watchdog
+from rota.values import config
+from rota.values.listing import Order
+from rota.values.telling import Logger
+from rota.values.timing import seconds
+from rota.work.executor import Executor
+from rota.work.fetcher import Fetcher
+from rota.work.lifespan import Lifespan, until
+from rota.work.slots import Slots
+from rota.work.watchdog import Watchdog
 
 logger = Logger("rota.worker")
 
@@ -333,7 +333,7 @@ class Worker(Guide):
     # ── what it tells of itself ─────────────────────────────────────────────────────────────
 
     def observe(self, queue: Queue, observer: Observer) -> None:
-        """From now on `observer` is told what happens to the queue's jobs; see `rota.meter`."""
+        """From now on `observer` is told of the jobs of `queue`; see `rota.observe.meter`."""
         self._observers[queue.link.keys.root] = observer
         for fetcher in self._fetchers:
             if fetcher.queue is queue:

@@ -13,7 +13,7 @@ import redis
 
 import rota
 from rota.embedded import EmbeddedServer, acquire, running
-from rota.keys import Keys
+from rota.script.keys import Keys
 from tests.chaos.evidence import Evidence
 from tests.chaos.faults import Mischief, raw_client
 from tests.chaos.finding import Corpse, Final

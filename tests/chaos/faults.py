@@ -16,7 +16,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from rota.scripting import BOUND, LIBRARY
+from rota.script.loader import BOUND, LIBRARY
 from tests.chaos.observer import Notebook
 from tests.chaos.workers import LEASE, Crew, Place
 from tests.support.proxy import Proxy

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import rota
 from rota.connection.wire import Wire
-from rota.keys import Keys
-from rota.model import Answer, Exchanged, Hands, Job, Settlement
-from rota.scripting import Operation
+from rota.script.keys import Keys
+from rota.script.loader import Operation
 from rota.store import Store
+from rota.values.model import Answer, Exchanged, Hands, Job, Settlement
 from tests.chaos.observer import Notebook
 
 STEPS = (

@@ -10,9 +10,9 @@ import pytest
 
 import rota
 from rota.errors import LaneBroken, LaneFull
-from rota.ids import new_nonce
-from rota.model import Enqueued
-from rota.scripting import Operation
+from rota.script.loader import Operation
+from rota.values.ids import new_nonce
+from rota.values.model import Enqueued
 from tests.failures.tools import Hand, jobs
 from tests.support.queues import assert_sound, spec
 from tests.support.servers import Server

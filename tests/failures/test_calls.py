@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 import rota
-from rota import scripts
 from rota.connection.faults import Refused
 from rota.connection.protocol import BOUNDS, deliver
 from rota.connection.route import Route
 from rota.connection.steps import Embedded, Pause, Send
 from rota.connection.target import Address, parse_url
 from rota.errors import ConfigError, Unavailable
-from rota.keys import Keys
-from rota.scripting import LIBRARY
+from rota.script import stubs
+from rota.script.keys import Keys
+from rota.script.loader import LIBRARY
 from tests.conftest import PrivateServer
 from tests.support.faulty import CUT_AFTER, SILENT, Break
 from tests.support.proxy import Proxy
@@ -354,7 +354,7 @@ async def test_the_map_of_a_cluster_is_read_anew_though_nothing_fails(
 )
 def test_only_an_embedded_server_that_refuses_is_begun_anew(url: str, goes_on: bool) -> None:
     """It has just ended with its last user; any other address may be wrong."""
-    call = scripts.queue_info(Keys("q"))
+    call = stubs.queue_info(Keys("q"))
     steps = deliver([call], Route(parse_url(url)), LIBRARY, BOUNDS)
     step = next(steps)
     if isinstance(step, Embedded):

@@ -310,7 +310,7 @@ async def test_short_leases_count_deaths_too(
 ) -> None:
     """Beats keep up with the renewals, however long the queue's beat is: a server is not taken for
     one that was away."""
-    monkeypatch.setattr("rota.lease.random.uniform", lambda *_: 0.0)
+    monkeypatch.setattr("rota.consume.lease.random.uniform", lambda *_: 0.0)
     async with open_queue(server, queue_name) as queue:
         await queue.enqueue_many(jobs("a"))
         async with queue.consumer(lease=LEASE) as consumer:

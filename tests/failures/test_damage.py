@@ -15,8 +15,8 @@ import pytest
 import redis
 
 from rota.errors import Unavailable
-from rota.keys import Keys
-from rota.model import Settlement
+from rota.script.keys import Keys
+from rota.values.model import Settlement
 from tests.failures.tools import Hand, Timed, beat, jobs
 from tests.support.queues import assert_sound
 from tests.support.servers import Server

@@ -13,9 +13,9 @@ import pytest
 
 import rota
 from rota.errors import QueueBroken, RotaError
-from rota.keys import CATALOGUE, Keys
-from rota.model import Settlement
-from rota.scripting import Operation, Request
+from rota.script.keys import CATALOGUE, Keys
+from rota.script.loader import Operation, Request
+from rota.values.model import Settlement
 from tests.failures.damage import Busy, make_busy
 from tests.failures.tools import Hand, beat, jobs, working
 from tests.support.queues import assert_sound, open_queue, spec

@@ -11,8 +11,9 @@ import pytest
 
 import rota
 from rota.errors import ConfigError, Unavailable
-from rota.model import DeadJob
-from rota.signals import Signal
+from rota.values import model
+from rota.values.model import DeadJob
+from rota.values.signals import Signal
 from tests.failures.tools import Hand, Timed, beat, jobs, stats, until_done, working
 from tests.support.faulty import CUT, Break
 from tests.support.queues import assert_sound, dump, open_queue
@@ -32,7 +33,7 @@ async def bury(queue: rota.Queue, specs: Iterable[rota.JobSpec], reason: str = "
             queue.link.store.settle(
                 hand.id,
                 [
-                    rota.model.Settlement(
+                    model.Settlement(
                         id, str(hand.number), "bury", error=reason, hold=given[id].on_dead == "hold"
                     )
                     for id in taken

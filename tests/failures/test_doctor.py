@@ -17,7 +17,7 @@ import redis
 
 import rota
 from rota.doctor import Finding, Report
-from rota.keys import Keys
+from rota.script.keys import Keys
 from tests.conftest import PrivateServer
 from tests.failures.damage import Busy, make_busy
 from tests.failures.tools import Hand, beat

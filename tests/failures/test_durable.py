@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 import rota
-from rota.config import Durable
 from rota.errors import (
     BatchInterrupted,
     ConfigError,
@@ -22,6 +21,7 @@ from rota.errors import (
     ServerTooOld,
     Unavailable,
 )
+from rota.values.config import Durable
 from tests.conftest import PrivateServer
 from tests.failures.tools import jobs, until_done, working
 from tests.support.faulty import CUT_AFTER, SILENT, Break

@@ -16,7 +16,7 @@ from typer.main import get_command
 
 import rota
 from rota.cli.app import app
-from rota.keys import CATALOGUE, Keys
+from rota.script.keys import CATALOGUE, Keys
 from tests.failures.damage import Busy, make_busy
 from tests.failures.tools import Hand, jobs
 from tests.support.servers import Server

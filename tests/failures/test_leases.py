@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import rota
-from rota.deliveries import Deliveries
+from rota.consume.deliveries import Deliveries
 from tests.conftest import PrivateServer
 from tests.failures.tools import Hand, Timed, beat, jobs, stats, until_done, working
 from tests.model import audit
@@ -27,7 +27,7 @@ from tests.support.servers import Server
 from tests.support.times import FAR_BEAT, IN_TIME, LEASE, PATIENCE, SHORT_LEASE
 from tests.support.waiting import eventually_async
 
-LUA = Path(rota.__file__).parent / "lua"
+LUA = Path(rota.__file__).parent / "script" / "lua"
 
 
 # ── reaping ─────────────────────────────────────────────────────────────────────────────────────
@@ -186,10 +186,10 @@ async def test_a_consumer_marked_gone_and_left_is_finished_by_anyone(
     keys = queue.link.keys
     server.raw().zadd(keys.key("consumers"), {hand.id: "-inf"})
     assert not await hand.heartbeat()
-    from rota import scripts
+    from rota.script import stubs
 
-    def one_page() -> rota.scripting.Operation[bool]:
-        more, *_ = yield from scripts.beat(keys, limit=100, watched_ms=0)
+    def one_page() -> rota.script.loader.Operation[bool]:
+        more, *_ = yield from stubs.beat(keys, limit=100, watched_ms=0)
         return more
 
     assert await queue.link.run(one_page())  # and its worker dies here
@@ -204,14 +204,14 @@ def test_no_lock_is_set_and_given_its_time_to_live_apart() -> None:
     """C20: there is no leader and no lock. Of the keys with a time to live, receipts get it with
     their value, in one command, and figures of a minute nobody waits for."""
     with_life = {}
-    for path in (*LUA.rglob("*.lua"), LUA.parent / "scripting.py"):
+    for path in (*LUA.rglob("*.lua"), LUA.parent / "loader.py"):
         code = re.sub(r"--.*", "", path.read_text())
         found = re.findall(r"'(SETNX|SETEX|PSETEX|EXPIRE|PEXPIRE|PX|EX|GETEX)'", code)
         if found:
             with_life[path.name] = found
     # PEXPIRE lengthens a receipt that exists, ends figures, and is the doctor's for both.
     assert with_life == {
-        "scripting.py": ["PEXPIRE", "PX"],
+        "loader.py": ["PEXPIRE", "PX"],
         "figures.lua": ["PEXPIRE"],
         "judge_notes.lua": ["PEXPIRE"],
     }

@@ -21,7 +21,7 @@ import pytest
 import redis
 
 import rota
-from rota.doorbell import PassOn
+from rota.consume.doorbell import PassOn
 from rota.errors import ServerFull
 from tests.conftest import PrivateServer
 from tests.failures.tools import jobs, stats, until_done, working

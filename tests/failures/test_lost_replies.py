@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 import rota
-from rota.model import Job
+from rota.values.model import Job
 from tests.failures.damage import Busy, make_busy
 from tests.failures.tools import jobs
 from tests.support.faulty import CUT_AFTER, Break
@@ -117,7 +117,7 @@ async def test_a_lost_reply_changes_no_answer(
     name: str,
     which: str,
 ) -> None:
-    for module in ("rota.store.bulk", "rota.store.claiming", "rota.dead"):
+    for module in ("rota.store.bulk", "rota.store.claiming", "rota.store.dead"):
         monkeypatch.setattr(f"{module}.PAGE", 2)
     script, verb = VERBS[name]
     between = faulty(server)

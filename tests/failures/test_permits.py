@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 import rota
-from rota.deliveries import Deliveries
+from rota.consume.deliveries import Deliveries
 from tests.failures.tools import Hand, Timed, beat
 from tests.support.queues import assert_sound, dump
 from tests.support.servers import Server

@@ -14,7 +14,7 @@ import pydantic
 import pytest
 
 import rota
-from rota.meter import Meter
+from rota.observe.meter import Meter
 from rota.worker import Worker
 from tests.failures.tools import working
 from tests.support.queues import assert_drained, assert_sound, open_queue
@@ -225,8 +225,8 @@ async def test_a_record_that_cannot_be_read_now_comes_back(
     server: Server, queue: rota.Queue, monkeypatch: pytest.MonkeyPatch, on_dead: Any
 ) -> None:
     """Of it nothing is known but its id: it goes back uncounted, and stays away a while."""
-    monkeypatch.setattr("rota.deliveries.UNREAD_PAUSE_MS", 50)
-    from rota import model
+    monkeypatch.setattr("rota.consume.deliveries.UNREAD_PAUSE_MS", 50)
+    from rota.values import model
 
     failures: Counter[str] = Counter()
     read = model.job_from
@@ -237,7 +237,7 @@ async def test_a_record_that_cannot_be_read_now_comes_back(
             raise MemoryError
         return read(claimed, delivery)
 
-    monkeypatch.setattr("rota.deliveries.job_from", job_from)
+    monkeypatch.setattr("rota.consume.deliveries.job_from", job_from)
     _, ran = steps(queue, "struct", 1)
     await enqueue(queue, 3, "!o", max_attempts=1, on_dead=on_dead)
     async with working(queue, prefetch=3) as worker:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import rota
-from rota.meter import Meter
+from rota.observe.meter import Meter
 from rota.worker import Worker
 from tests.failures.tools import Timed, jobs, working
 from tests.support.queues import assert_sound, dump

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import rota
-from rota.endings import Ending
 from rota.errors import ConfigError, LeaseLost
+from rota.values.endings import Ending
 from tests.failures.tools import Hand, Timed, beat, jobs, stats, until_done, working
 from tests.support.queues import assert_drained, assert_sound, dump, open_queue
 from tests.support.servers import Server

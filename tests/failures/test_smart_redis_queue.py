@@ -13,7 +13,7 @@ from collections import Counter
 import pytest
 
 import rota
-from rota.jobspec import DEFAULT_LANE
+from rota.values.jobspec import DEFAULT_LANE
 from tests.failures.tools import Hand, beat, jobs, stats, until_done, working
 from tests.support.queues import assert_drained, assert_sound, dump, ids
 from tests.support.servers import Server

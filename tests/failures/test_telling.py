@@ -18,10 +18,10 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import Span, SpanProcessor, TracerProvider
 
 import rota
-from rota import telling
-from rota.meter import Observer
-from rota.telling import Logger
-from rota.watchdog import HUNG_EXIT, Watchdog
+from rota.observe.meter import Observer
+from rota.values import telling
+from rota.values.telling import Logger
+from rota.work.watchdog import HUNG_EXIT, Watchdog
 from rota.worker import Worker
 from tests.failures.tools import stats, until_done, working
 from tests.support.faulty import Break

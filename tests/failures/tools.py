@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import rota
-from rota.ids import new_nonce
-from rota.model import Exchanged
+from rota.values import model
+from rota.values.ids import new_nonce
+from rota.values.model import Exchanged
 from rota.worker import Worker
 from tests.support.clock import Clock
 from tests.support.servers import Server
@@ -100,7 +101,7 @@ class Hand:
         (answer,) = await self.queue.link.run(
             self._store.settle(
                 self.id,
-                [rota.model.Settlement(id, how.pop("delivery", str(self.number)), action, **how)],  # type: ignore[arg-type]
+                [model.Settlement(id, how.pop("delivery", str(self.number)), action, **how)],  # type: ignore[arg-type]
             )
         )
         return answer

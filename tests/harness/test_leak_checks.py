@@ -14,9 +14,9 @@ _CARELESS = """
 import asyncio, sys, types
 import pytest, redis
 
-catalogue = types.ModuleType("rota.keys")
+catalogue = types.ModuleType("rota.script.keys")
 catalogue.is_known = lambda key: key.startswith("emq:")
-sys.modules["rota.keys"] = catalogue
+sys.modules["rota.script.keys"] = catalogue
 kept = []
 
 def visit(server):

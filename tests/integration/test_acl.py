@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import rota
-from rota.model import Settlement
-from rota.scripting import BOUND, LIBRARY, commands_in
+from rota.script.loader import BOUND, LIBRARY, commands_in
+from rota.values.model import Settlement
 from tests.conftest import PrivateServer
 from tests.failures.tools import Hand, jobs
 from tests.support.queues import assert_sound, open_queue

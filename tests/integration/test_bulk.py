@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 import rota
-from rota.config import MAX_CLAIM
 from rota.consumer import Consumer
 from rota.errors import BatchInterrupted, ConfigError, LaneFull, PayloadError, ServerFull
-from rota.jobspec import JobSpec
-from rota.keys import Keys
+from rota.script.keys import Keys
+from rota.values.config import MAX_CLAIM
+from rota.values.jobspec import JobSpec
 from tests.conftest import PrivateServer
 from tests.support.clock import Clock, library
 from tests.support.queues import assert_sound

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import rota
-from rota import scripts
+from rota.script import stubs
 from rota.store.bulk import MOVE_START
 from tests.support.queues import assert_drained, assert_sound
 from tests.support.servers import Server
@@ -163,7 +163,7 @@ async def test_a_sequence_keeps_its_order_through_interleaved_pages(
         while cursor:
             step = dice.random()
             if step < 0.4:
-                page = scripts.move(
+                page = stubs.move(
                     keys, source="a", target="b", cursor=cursor, limit=dice.randint(1, 60)
                 )
                 cursor, _, _ = await link.run(iter(page))

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 import rota
-from rota.deliveries import Deliveries
-from rota.scripting import Operation
+from rota.consume.deliveries import Deliveries
+from rota.script.loader import Operation
 from rota.worker import Worker
 from tests.conftest import PrivateServer
 from tests.support.proxy import Proxy
@@ -297,7 +297,7 @@ async def test_a_silent_link_is_noticed_and_quiet_idling_is_no_error(
         assert caplog.records == []
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-    monkeypatch.setattr("rota.metronome.SPARE_S", 0.5)
+    monkeypatch.setattr("rota.consume.metronome.SPARE_S", 0.5)
     async with (
         open_queue(between.url, queue_name, beat=0.5) as queue,
         queue.consumer(lease=LEASE) as consumer,

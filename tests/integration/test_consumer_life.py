@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import rota
-from rota.deliveries import Taken
+from rota.consume.deliveries import Taken
 from rota.errors import ConfigError, LeaseLost
-from rota.model import Answer, Settlement
-from rota.scripting import Operation, Wait
+from rota.script.loader import Operation, Wait
+from rota.values.model import Answer, Settlement
 from tests.support.queues import (
     assert_drained,
     end_lease,

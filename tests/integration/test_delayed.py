@@ -19,7 +19,7 @@ import pytest
 
 import rota
 from rota.consumer import Consumer
-from rota.jobspec import JobSpec
+from rota.values.jobspec import JobSpec
 from tests.support.clock import Clock, library
 from tests.support.queues import assert_sound, spent
 from tests.support.servers import Server

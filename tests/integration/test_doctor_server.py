@@ -11,8 +11,8 @@ import pytest
 import rota
 from rota.doctor import Report
 from rota.doctor.server import Server as Examined
-from rota.keys import Keys
-from rota.scripting import Call, Operation, Request
+from rota.script.keys import Keys
+from rota.script.loader import Call, Operation, Request
 from tests.conftest import PrivateServer
 from tests.failures.tools import Hand
 from tests.support.queues import assert_sound, open_queue, spec

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import rota
-from rota import config
+from rota.values import config
 from tests.support.queues import assert_drained, calls, commands_sent, dump, open_queue, spec, specs
 from tests.support.servers import Server
 from tests.support.times import AT_ONCE, FAR_BEAT, IN_TIME, LEASE, SHORT_BEAT, TRIES

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 import rota
-from rota.model import process_name
+from rota.values.model import process_name
 from rota.worker import Worker
 from tests.support.queues import ids, open_queue, spec, specs
 from tests.support.servers import Server

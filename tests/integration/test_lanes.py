@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 import rota
-from rota import scripts
 from rota.consumer import Consumer
 from rota.errors import ConfigError
-from rota.jobspec import JobSpec
-from rota.model import LaneInfo
-from rota.scripting import Call, Operation, together
+from rota.script import stubs
+from rota.script.loader import Call, Operation, together
+from rota.values.jobspec import JobSpec
+from rota.values.model import LaneInfo
 from tests.support.queues import assert_sound, spent
 from tests.support.servers import Server
 from tests.support.times import FAR_BEAT, IN_TIME
@@ -562,9 +562,9 @@ async def _shut(queue: rota.Queue, lanes: list[str], why: str) -> None:
     keys = queue.link.keys
     match why:
         case "paused":
-            calls = [scripts.pause(keys, lane=lane, until_ms=-1, why="{}") for lane in lanes]
+            calls = [stubs.pause(keys, lane=lane, until_ms=-1, why="{}") for lane in lanes]
         case "blocked":
-            calls = [scripts.block(keys, lane=lane, ms=10**8, why="{}") for lane in lanes]
+            calls = [stubs.block(keys, lane=lane, ms=10**8, why="{}") for lane in lanes]
         case _:
             await queue.set_lanes({lane: {"ceiling": 1} for lane in lanes})
             return
@@ -575,9 +575,9 @@ async def _open(queue: rota.Queue, lanes: list[str], why: str) -> None:
     keys = queue.link.keys
     match why:
         case "paused":
-            await queue.link.run(_all([scripts.resume(keys, lane=lane) for lane in lanes]))
+            await queue.link.run(_all([stubs.resume(keys, lane=lane) for lane in lanes]))
         case "blocked":
-            await queue.link.run(_all([scripts.unblock(keys, lane=lane) for lane in lanes]))
+            await queue.link.run(_all([stubs.unblock(keys, lane=lane) for lane in lanes]))
         case _:
             await queue.set_lanes({lane: {"ceiling": None} for lane in lanes})
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 import rota
-from rota import lease
-from rota.lease import CONNECTIONS
+from rota.consume import lease
+from rota.consume.lease import CONNECTIONS
 from rota.worker import Worker
 from tests.support import child
 from tests.support.child import Order
@@ -237,7 +237,7 @@ def test_a_blocked_event_loop_is_warned_about_by_the_name_of_the_task(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("rota.watchdog.WARN_AFTER_S", 0.5)
+    monkeypatch.setattr("rota.work.watchdog.WARN_AFTER_S", 0.5)
 
     async def main() -> None:
         async with open_queue(valkey, queue_name, beat=SHORT_BEAT) as queue:

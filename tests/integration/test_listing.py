@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import rota
-from rota.inspector import find_queues
+from rota.store.inspector import find_queues
 from tests.support.queues import assert_sound, open_queue, spec, specs
 from tests.support.servers import Server
 from tests.support.times import IN_TIME, LEASE, SHORT_BEAT

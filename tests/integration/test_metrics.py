@@ -329,7 +329,7 @@ async def test_the_index_is_that_of_the_shares(
     server: Server, queue: rota.Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lanes count from when they have waited all through the window: a minute is too long here."""
-    from rota import census
+    from rota.store import census
 
     monkeypatch.setattr(census, "part_kept_waiting", lambda lane: 1 if lane.in_ring else 0)
     await queue.enqueue_many(specs(30, "a") + specs(30, "b"))

@@ -14,7 +14,7 @@ import pytest
 
 import rota
 from rota.errors import ConfigError
-from rota.keys import CATALOGUE, Keys
+from rota.script.keys import CATALOGUE, Keys
 from tests.model import audit
 from tests.support.queues import assert_sound
 from tests.support.servers import Server

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import rota
-from rota.model import Exchanged
-from rota.scripting import Operation
+from rota.script.loader import Operation
 from rota.store import Store
+from rota.values.model import Exchanged
 from rota.worker import Worker
 from tests.support.queues import assert_drained, held_on_server, open_queue
 from tests.support.servers import Server

@@ -18,7 +18,7 @@ import pytest
 
 import rota
 from rota.errors import ConfigError, PayloadError
-from rota.keys import Keys
+from rota.script.keys import Keys
 from tests.support.queues import assert_sound
 from tests.support.servers import Server
 from tests.support.times import IN_TIME

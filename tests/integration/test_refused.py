@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 import rota
-from rota.meter import Meter
+from rota.observe.meter import Meter
 from rota.testing import drain
 from rota.worker import Worker
 from tests.support.queues import open_queue

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import rota
-from rota import scripts
 from rota.errors import ConfigError
-from rota.scripting import Operation
-from rota.shares import LaneShare, ShareOrder, Shares
+from rota.script import stubs
+from rota.script.loader import Operation
+from rota.store.shares import LaneShare, ShareOrder, Shares
 from tests.support.clock import Clock, library
 from tests.support.queues import assert_sound, specs, spent
 from tests.support.servers import Server
@@ -225,7 +225,7 @@ async def test_a_lane_that_comes_and_goes_between_pages_is_told(
     keys = scene.queue.link.keys
 
     def page(cursor: str) -> Operation[tuple[str, list[str]]]:
-        after, _, rows = yield from scripts.turns_page(keys, cursor=cursor, limit=100)
+        after, _, rows = yield from stubs.turns_page(keys, cursor=cursor, limit=100)
         return after, [row.name for row in rows]
 
     await scene.fill("a", jobs=1)

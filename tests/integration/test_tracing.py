@@ -14,9 +14,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 import rota
-from rota import tracing
-from rota.jobspec import Header
-from rota.model import parse_record
+from rota.observe import tracing
+from rota.values.jobspec import Header
+from rota.values.model import parse_record
 from rota.worker import Worker
 from tests.support.queues import open_queue, spec
 from tests.support.servers import Server

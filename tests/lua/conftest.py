@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 import pytest
 
 from rota.connection import Client, parse_url
-from rota.dead import Dead
-from rota.jobspec import JobSpec
-from rota.keys import Keys
-from rota.model import Action, Exchanged, Settlement
-from rota.scripting import Operation
+from rota.script.keys import Keys
+from rota.script.loader import Operation
 from rota.store import Store
+from rota.store.dead import Dead
+from rota.values.jobspec import JobSpec
+from rota.values.model import Action, Exchanged, Settlement
 from tests.model import audit
 from tests.support.clock import Clock, library
 from tests.support.servers import Server

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rota import scripts
-from rota.jobspec import JobSpec
+from rota.script import stubs
+from rota.values.jobspec import JobSpec
 from tests.lua.conftest import Desk
 
 pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
@@ -23,13 +23,13 @@ def test_a_beat_brings_back_what_is_due_by_pages(desk: Desk) -> None:
         desk.run(desk.store.pause(lane, reason=None, by=None, until=(desk.clock.now + 10) / 1000))
         desk.run(desk.store.block(lane, 0.01, reason=None, by=None))
     desk.clock.advance(9)
-    more, due, *_ = desk.run(iter(scripts.beat(desk.keys, limit=2, watched_ms=0)))
+    more, due, *_ = desk.run(iter(stubs.beat(desk.keys, limit=2, watched_ms=0)))
     assert (more, due) == (False, 0.001)
     desk.clock.advance(1)
     left = []
     more = True
     while more:
-        more, *_ = desk.run(iter(scripts.beat(desk.keys, limit=2, watched_ms=0)))
+        more, *_ = desk.run(iter(stubs.beat(desk.keys, limit=2, watched_ms=0)))
         left.append((len(desk.zset("scheduled")), len(desk.zset("blocked"))))
         desk.clean()
     assert left == [(3, 4), (1, 2), (0, 0), (0, 0)]
@@ -39,7 +39,7 @@ def test_a_beat_brings_back_what_is_due_by_pages(desk: Desk) -> None:
 def test_kept_tags_behind_the_rotation_are_pruned_by_pages(desk: Desk) -> None:
     desk.raw.set(desk.key("vt"), "10")
     desk.raw.zadd(desk.key("owed"), {f"l{i}": 5 + i for i in range(8)})
-    more, *_ = desk.run(iter(scripts.beat(desk.keys, limit=3, watched_ms=0)))
+    more, *_ = desk.run(iter(stubs.beat(desk.keys, limit=3, watched_ms=0)))
     assert (more, min(desk.zset("owed").values())) == (True, 8)
     desk.beat()
     assert desk.zset("owed") == {"l5": 10, "l6": 11, "l7": 12}
@@ -66,17 +66,17 @@ def test_a_default_ceiling_reaches_all_lanes_by_pages(desk: Desk) -> None:
     for lane in lanes[:3]:
         desk.run(desk.store.lane_set(lane, ceiling=5))
     desk.claim(1000)
-    desk.run(iter(scripts.queue_set(desk.keys, default_ceiling="1", **UNCHANGED)))
+    desk.run(iter(stubs.queue_set(desk.keys, default_ceiling="1", **UNCHANGED)))
     sizes = []
     more = True
     while more:
-        more, *_ = desk.run(iter(scripts.beat(desk.keys, limit=300, watched_ms=0)))
+        more, *_ = desk.run(iter(stubs.beat(desk.keys, limit=300, watched_ms=0)))
         sizes.append(len(desk.zset("ring")))
         desk.clean()
     assert len(sizes) > 3
     assert sizes[-1] == 203
     assert sorted(sizes, reverse=True) == sizes
-    desk.run(iter(scripts.queue_set(desk.keys, default_ceiling="-", **UNCHANGED)))
+    desk.run(iter(stubs.queue_set(desk.keys, default_ceiling="-", **UNCHANGED)))
     desk.beat()
     assert len(desk.clean().get("ring")) == 1200
 

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from rota import scripts
-from rota.jobspec import JobSpec
-from rota.model import Action, Cancelled
-from rota.scripting import Packed
+from rota.script import stubs
+from rota.script.loader import Packed
+from rota.values.jobspec import JobSpec
+from rota.values.model import Action, Cancelled
 from tests.lua.conftest import LEASE, Desk
 from tests.model import audit
 
@@ -392,7 +392,7 @@ def test_flags_are_told_by_pages_of_what_the_asker_holds(desk: Desk, limit: int)
     while after < len(consumers):
         after, cursor, rows = desk.run(
             iter(
-                scripts.asked_page(
+                stubs.asked_page(
                     desk.keys, consumers=Packed(consumers), after=after, cursor=cursor, limit=limit
                 )
             )
@@ -419,7 +419,7 @@ def test_a_purge_rings_for_what_a_page_has_freed(desk: Desk) -> None:
     desk.claim()
     desk.settle(("s1", "retry", 60_000))
     desk.silence()
-    assert desk.run(iter(scripts.purge(desk.keys, lane="a", limit=1, total="purged"))) == [1, 1]
+    assert desk.run(iter(stubs.purge(desk.keys, lane="a", limit=1, total="purged"))) == [1, 1]
     assert desk.bell() > 0
     assert desk.claim() == [["s2"]]
     clean(desk)

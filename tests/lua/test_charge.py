@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rota.errors import ConfigError
-from rota.jobspec import JobSpec
-from rota.model import Action, Settlement
+from rota.values.jobspec import JobSpec
+from rota.values.model import Action, Settlement
 from tests.lua.conftest import Desk
 
 pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's

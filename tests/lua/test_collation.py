@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.dead import START
+from rota.store.dead import START
 from tests.lua.conftest import Desk
 from tests.support.servers import Server
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota import scripts
+from rota.script import stubs
 from tests.lua.conftest import Desk
 
 pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
@@ -93,9 +93,7 @@ def test_a_purge_takes_what_waits_and_leaves_what_runs(desk: Desk, limit: int) -
     desk.settle(("t1", "retry", 5))
     calls, total, more = 0, 0, 1
     while more:
-        more, purged = desk.run(
-            iter(scripts.purge(desk.keys, lane="a", limit=limit, total="purged"))
-        )
+        more, purged = desk.run(iter(stubs.purge(desk.keys, lane="a", limit=limit, total="purged")))
         calls, total = calls + 1, total + purged
         desk.clean()
     assert total == 10
@@ -114,7 +112,7 @@ def test_the_dead_are_kept_up_to_a_number_and_an_age(desk: Desk) -> None:
     bury(desk, "hold", hold=True)
     desk.add(*[f"j{i}" for i in range(6)])
     bury(desk, *[f"j{i}" for i in range(6)])
-    more, *_ = desk.run(iter(scripts.beat(desk.keys, limit=2, watched_ms=0)))
+    more, *_ = desk.run(iter(stubs.beat(desk.keys, limit=2, watched_ms=0)))
     assert more
     desk.beat()
     assert desk.zset("dead").keys() == {"hold", "j2", "j3", "j4", "j5"}, "holds are extra"

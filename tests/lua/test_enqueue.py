@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rota.errors import LaneFull
-from rota.jobspec import JobSpec
-from rota.scripting import Call
+from rota.script.loader import Call
+from rota.values.jobspec import JobSpec
 from tests.lua.conftest import Desk
 
 pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.jobspec import JobSpec
+from rota.values.jobspec import JobSpec
 from tests.lua.conftest import LEASE, Desk
 from tests.model import audit
 

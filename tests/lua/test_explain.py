@@ -10,8 +10,8 @@ from rota.explain import Explainer, Explanation, Kind, Reason
 from rota.explain.facts import RingFacts
 from rota.explain.holders import MOST_HOLDERS
 from rota.explain.turns import expected_turn
-from rota.jobspec import JobSpec
-from rota.limits import Rate
+from rota.values.jobspec import JobSpec
+from rota.values.limits import Rate
 from tests.lua.conftest import LEASE, Desk
 
 pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the integration test's

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.limits import UNSET
+from rota.values.limits import UNSET
 from tests.lua.conftest import Desk
 
 pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rota import scripts
+from rota.script import stubs
 from tests.lua.conftest import LEASE, Desk
 
 pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
@@ -59,7 +59,7 @@ def test_a_reap_goes_by_pages_and_ends_with_the_consumer(desk: Desk, key: str | 
     desk.clock.advance(LEASE // 2)
     pages = []
     while True:
-        more, _, reaped, _ = desk.run(iter(scripts.beat(desk.keys, limit=2, watched_ms=0)))
+        more, _, reaped, _ = desk.run(iter(stubs.beat(desk.keys, limit=2, watched_ms=0)))
         pages.append(reaped)
         if not more:
             break
@@ -190,7 +190,7 @@ def test_leaving_goes_by_pages(desk: Desk) -> None:
     backs = []
     more = 1
     while more:
-        more, back, _ = desk.run(iter(scripts.leave(desk.keys, consumer="c", died=False, limit=3)))
+        more, back, _ = desk.run(iter(stubs.leave(desk.keys, consumer="c", died=False, limit=3)))
         backs.append(back)
         assert desk.exchange(1).status == "lost"
         desk.clean()
@@ -229,7 +229,7 @@ def test_a_consumer_that_was_spared_stays_so_when_it_dies(desk: Desk) -> None:
     desk.claim(5)
     desk.beat()
     desk.clock.advance(LEASE + 1)
-    more, *_ = desk.run(iter(scripts.beat(desk.keys, limit=2, watched_ms=2 * LEASE)))
+    more, *_ = desk.run(iter(stubs.beat(desk.keys, limit=2, watched_ms=2 * LEASE)))
     assert more
     assert desk.run(desk.store.leave("c", died=True)) == 3
     assert desk.hash("deaths") == {}

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from rota import scripts
 from rota.errors import ConfigError
-from rota.inspector import LOOKS, Inspector
-from rota.listing import SequenceInfo
-from rota.model import Settlement
-from rota.scripting import packed_names
+from rota.script import stubs
+from rota.script.loader import packed_names
+from rota.store.inspector import LOOKS, Inspector
+from rota.values.listing import SequenceInfo
+from rota.values.model import Settlement
 from tests.lua.conftest import Desk
 
 pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the integration test's
@@ -148,7 +148,7 @@ def test_pages_are_bounded_in_looks_and_bytes(desk: Desk, look: Inspector) -> No
     keys, calls = desk.keys, 0
     while calls == 0 or cursor:
         cursor, rows = desk.run(
-            scripts.waiting_page(
+            stubs.waiting_page(
                 keys, lane="a", task="x", cursor=packed_names(cursor), limit=50, looks=100
             ).__iter__()
         )
@@ -286,12 +286,12 @@ def test_a_skip_that_is_sent_twice_skips_once(desk: Desk) -> None:
     for id in ("s1", "s2"):
         desk.claim()
         desk.settle((id, "retry", 60_000))
-        skip = scripts.skip(desk.keys, lane="a", key="k", id=id, by="")
+        skip = stubs.skip(desk.keys, lane="a", key="k", id=id, by="")
         for _ in range(2):
             assert desk.run(iter(skip)) == "ok"
         desk.clean()
     assert desk.zset("dead").keys() == {"s1", "s2"}
-    gone = scripts.skip(desk.keys, lane="a", key="k", id="s3", by="")
+    gone = stubs.skip(desk.keys, lane="a", key="k", id="s3", by="")
     assert desk.run(iter(gone)) == "none", "it stops nothing"
     assert desk.claim() == [["s3"]]
 

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from rota import scripts
 from rota.errors import ConfigError
-from rota.jobspec import JobSpec, encode_header
-from rota.model import Moved, parse_record
+from rota.script import stubs
 from rota.store.bulk import MOVE_START
+from rota.values.jobspec import JobSpec, encode_header
+from rota.values.model import Moved, parse_record
 from tests.lua.conftest import Desk
 
 pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
@@ -45,7 +45,7 @@ def pages(desk: Desk, limit: int, source: str = "a", target: str = "b") -> Itera
     """A move one call at a time: how many went with each."""
     cursor = MOVE_START
     while cursor:
-        call = scripts.move(desk.keys, source=source, target=target, cursor=cursor, limit=limit)
+        call = stubs.move(desk.keys, source=source, target=target, cursor=cursor, limit=limit)
         cursor, moved, _ = desk.run(iter(call))
         yield moved
 

@@ -7,12 +7,12 @@ import struct
 
 import pytest
 
-from rota import scripts
-from rota.dead import START
-from rota.inspector import Inspector
-from rota.jobspec import JobSpec
-from rota.limits import Rate
-from rota.model import LaneInfo, Settlement
+from rota.script import stubs
+from rota.store.dead import START
+from rota.store.inspector import Inspector
+from rota.values.jobspec import JobSpec
+from rota.values.limits import Rate
+from rota.values.model import LaneInfo, Settlement
 from tests.lua.conftest import LEASE, Desk
 
 pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
@@ -124,7 +124,7 @@ def listed(desk: Desk, limit: int = 50) -> dict[str, LaneInfo]:
     found: dict[str, LaneInfo] = {}
     cursor = ""
     while True:
-        cursor, rows = desk.run(iter(scripts.lanes_page(desk.keys, cursor=cursor, limit=limit)))
+        cursor, rows = desk.run(iter(stubs.lanes_page(desk.keys, cursor=cursor, limit=limit)))
         found.update((row.name, row) for row in rows)
         if not cursor:
             return found
@@ -318,7 +318,7 @@ def test_every_lane_is_listed_once(desk: Desk, look: Inspector) -> None:
     found = []
     cursor = ""
     while True:
-        cursor, rows = desk.run(iter(scripts.lanes_page(desk.keys, cursor=cursor, limit=50)))
+        cursor, rows = desk.run(iter(stubs.lanes_page(desk.keys, cursor=cursor, limit=50)))
         found += [row.name for row in rows]
         if not cursor:
             break
@@ -351,7 +351,7 @@ def test_consumers_are_listed_with_what_they_hold(desk: Desk) -> None:
     desk.add("j1", "j2")
     desk.claim(2)
     desk.join("idle")
-    now, cursor, rows = desk.run(iter(scripts.consumers_page(desk.keys, cursor="0", limit=100)))
+    now, cursor, rows = desk.run(iter(stubs.consumers_page(desk.keys, cursor="0", limit=100)))
     assert (now, cursor) == (desk.clock.now, b"0")
     assert sorted(rows) == [
         [b"c", now + LEASE, b"host:c", 2, b""],

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from rota.jobspec import JobSpec
-from rota.scripting import Operation, Request
+from rota.script.loader import Operation, Request
+from rota.values.jobspec import JobSpec
 from tests.lua.conftest import Desk
 
 pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's

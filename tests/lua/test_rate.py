@@ -8,10 +8,10 @@ from math import ceil
 
 import pytest
 
-from rota import scripts
-from rota.jobspec import JobSpec
-from rota.limits import Rate
-from rota.model import Action
+from rota.script import stubs
+from rota.values.jobspec import JobSpec
+from rota.values.limits import Rate
+from rota.values.model import Action
 from tests.lua.conftest import LEASE, Desk
 
 pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
@@ -301,9 +301,7 @@ def test_a_lower_rate_of_a_template_holds_before_it_has_reached_the_lane(desk: D
     desk.add(*[f"j{i}" for i in range(9)])
     assert len(desk.claim(4)) == 4
     lower = Rate(1, per=3600).text
-    call = scripts.template_set(
-        desk.keys, name="free", ceiling="", weight="", rate=lower, backlog=""
-    )
+    call = stubs.template_set(desk.keys, name="free", ceiling="", weight="", rate=lower, backlog="")
     desk.run(iter(call))  # without the sweep that carries it on
     assert ring(desk)
     assert desk.claim(9) == []

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from rota import scripts
 from rota.errors import ConfigError
-from rota.jobspec import JobSpec, encode_header
-from rota.model import parse_record
+from rota.script import stubs
 from rota.store.bulk import PRIORITY_START
+from rota.values.jobspec import JobSpec, encode_header
+from rota.values.model import parse_record
 from tests.lua.conftest import Desk
 from tests.lua.test_move import HOSTILE, records, write_header
 
@@ -31,7 +31,7 @@ def pages(desk: Desk, priority: int, limit: int, lane: str = "a") -> Iterator[in
     """One sweep, a call at a time: how many each changed."""
     cursor = PRIORITY_START
     while cursor:
-        call = scripts.reprioritize(
+        call = stubs.reprioritize(
             desk.keys, lane=lane, priority=priority, cursor=cursor, limit=limit
         )
         cursor, changed = desk.run(iter(call))

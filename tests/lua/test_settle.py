@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.model import UNPACED, Action, Settlement
+from rota.values.model import UNPACED, Action, Settlement
 from tests.lua.conftest import Desk
 
 pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's

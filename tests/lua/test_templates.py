@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from rota import scripts
 from rota.errors import ConfigError, LaneFull
-from rota.keys import Keys
-from rota.limits import Rate, Template
-from rota.scripting import Operation
+from rota.script import stubs
+from rota.script.keys import Keys
+from rota.script.loader import Operation
+from rota.values.limits import Rate, Template
 from tests.lua.conftest import Desk
 
 pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
@@ -72,7 +72,7 @@ def test_a_template_dropped_while_lanes_are_changed_is_told(
         yield from ()
         return {"gone": Template()}
 
-    monkeypatch.setattr(scripts, "templates", just_before)
+    monkeypatch.setattr(stubs, "templates", just_before)
     with pytest.raises(ConfigError, match="given 'gone'"):
         desk.run(desk.store.set_lanes({"a": {"template": "gone"}, "b": {"ceiling": 1}}))
     assert desk.hash("gtemplate") == {"a": "free"}
@@ -113,11 +113,11 @@ def test_a_raised_template_brings_its_lanes_back_by_pages(desk: Desk) -> None:
     assert not desk.zset("ring")
     desk.silence()
     unchanged = {"weight": "", "rate": "", "backlog": ""}
-    desk.run(iter(scripts.template_set(desk.keys, name="free", ceiling="2", **unchanged)))
+    desk.run(iter(stubs.template_set(desk.keys, name="free", ceiling="2", **unchanged)))
     assert desk.bell() == 1, "nobody was woken to carry the change on"
     sizes = []
     while "sweep" in desk.hash("config"):
-        desk.run(iter(scripts.beat(desk.keys, limit=100, watched_ms=-1)))
+        desk.run(iter(stubs.beat(desk.keys, limit=100, watched_ms=-1)))
         sizes.append(len(desk.zset("ring")))
     assert sizes[-1] == 600
     assert len(sizes) >= 4
@@ -132,7 +132,7 @@ def test_a_claim_goes_by_a_lowered_template_before_the_change_arrives(desk: Desk
         desk.add(*[f"{name}{i}" for i in range(5)], lane=name)
     desk.claim(2)
     unchanged = {"weight": "", "rate": "", "backlog": ""}
-    desk.run(iter(scripts.template_set(desk.keys, name="free", ceiling="1", **unchanged)))
+    desk.run(iter(stubs.template_set(desk.keys, name="free", ceiling="1", **unchanged)))
     assert desk.claim(5) == []
     desk.clean()
     desk.beat()
@@ -182,7 +182,7 @@ def test_a_templates_backlog_and_rate_hold(desk: Desk) -> None:
 
 
 def desk_spec(id: str) -> Any:
-    from rota.jobspec import JobSpec
+    from rota.values.jobspec import JobSpec
 
     return JobSpec(task="t", id=id, lane="a")
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import redis
 
-from rota.keys import CATALOGUE, Keys, is_known
+from rota.script.keys import CATALOGUE, Keys, is_known
 from tests.model.allowance import Pace
 
 _READ = """

@@ -23,7 +23,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rota.doorbell import Actions, Doorbell, Poke
+from rota.consume.doorbell import Actions, Doorbell, Poke
 
 TOKENS = 3  # stands for LTRIM's 64
 BEAT = 100.0  # every due time of a small world lies within a beat

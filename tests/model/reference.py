@@ -22,8 +22,17 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal
 
-from rota.jobspec import JobSpec
-from rota.model import UNPACED, Answer, DeadAnswer, Enqueued, Hands, JobState, Outcome, Settlement
+from rota.values.jobspec import JobSpec
+from rota.values.model import (
+    UNPACED,
+    Answer,
+    DeadAnswer,
+    Enqueued,
+    Hands,
+    JobState,
+    Outcome,
+    Settlement,
+)
 from tests.model.allowance import Allowance, Limits, change
 
 PRIORITY_STEP = 2**42

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from rota.doorbell import Actions, Doorbell, PassOn
+from rota.consume.doorbell import Actions, Doorbell, PassOn
 from tests.model.doorbell_search import Findings, Plan, search
 
 ONE_EACH = ((1,), (1,))

@@ -16,10 +16,10 @@ from typing import Any, cast
 
 import pytest
 
-from rota.deliveries import Deliveries, Taken, Unread
+from rota.consume.deliveries import Deliveries, Taken, Unread
+from rota.consume.lease import DOUBTS
 from rota.errors import Unavailable
-from rota.lease import DOUBTS
-from rota.model import Hands, Settlement
+from rota.values.model import Hands, Settlement
 
 SEEDS = 1000
 Steps = Generator[None, None, Any]

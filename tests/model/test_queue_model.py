@@ -25,16 +25,16 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from rota import scripts
 from rota.connection import Client, parse_url
 from rota.errors import LaneFull
-from rota.inspector import Inspector
-from rota.jobspec import JobSpec
-from rota.keys import Keys
-from rota.limits import UNSET, Rate, change
-from rota.model import UNPACED, Action, Cancelled, Claimed, Enqueued, Exchanged, Settlement
-from rota.scripting import Call, Operation, Packed
+from rota.script import stubs
+from rota.script.keys import Keys
+from rota.script.loader import Call, Operation, Packed
 from rota.store import Store
+from rota.store.inspector import Inspector
+from rota.values.jobspec import JobSpec
+from rota.values.limits import UNSET, Rate, change
+from rota.values.model import UNPACED, Action, Cancelled, Claimed, Enqueued, Exchanged, Settlement
 from tests.model import audit
 from tests.model.allowance import Limits, Pace
 from tests.model.reference import Full, Reference
@@ -465,7 +465,7 @@ class QueueModel(RuleBasedStateMachine):
     def set_lane(self, lane: str, own: Limits, template: Any) -> None:
         change_of = change(**own, template=template)
         self.both(
-            iter(scripts.lane_set(self.keys, lane=lane, **asdict(change_of))),
+            iter(stubs.lane_set(self.keys, lane=lane, **asdict(change_of))),
             lambda: int(self.ref.set_lane(lane, in_words({**own, "template": template}))),
         )
 
@@ -483,7 +483,7 @@ class QueueModel(RuleBasedStateMachine):
         texts = asdict(change(**own))
         del texts["template"]
         self.both(
-            iter(scripts.template_set(self.keys, name=name, **texts)),
+            iter(stubs.template_set(self.keys, name=name, **texts)),
             lambda: void_of(self.ref.set_template(name, in_words(own)), 1),
         )
         self.beats(swept)
@@ -491,7 +491,7 @@ class QueueModel(RuleBasedStateMachine):
     @rule(name=st.sampled_from(TEMPLATES), swept=st.booleans())
     def drop_template(self, name: str, swept: bool) -> None:
         self.both(
-            iter(scripts.template_drop(self.keys, name=name)),
+            iter(stubs.template_drop(self.keys, name=name)),
             lambda: int(self.ref.drop_template(name)),
         )
         self.beats(swept)
@@ -563,7 +563,7 @@ class QueueModel(RuleBasedStateMachine):
     def act_on_dead(self, which: list[int], discard: bool) -> None:
         dead = [job.id for job in self.ref.jobs.values() if job.state == "dead"]
         ids = [pick(i, dead or ["j0"]) for i in which]
-        script = scripts.discard if discard else scripts.replay
+        script = stubs.discard if discard else stubs.replay
         self.both(
             iter(script(self.keys, ids=Packed(ids))),
             lambda: self.ref.discard(ids) if discard else self.ref.replay(ids),
@@ -572,7 +572,7 @@ class QueueModel(RuleBasedStateMachine):
     @rule(lane=lanes)
     def purge(self, lane: str) -> None:
         """In one page; between smaller ones the lane might join the ring and leave it again."""
-        call = scripts.purge(self.keys, lane=lane, limit=500, total="purged")
+        call = stubs.purge(self.keys, lane=lane, limit=500, total="purged")
         self.both(iter(call), lambda: [0, self.ref.purge(lane)])
 
     # ── bulk ────────────────────────────────────────────────────────────────────────────────
@@ -659,7 +659,7 @@ class QueueModel(RuleBasedStateMachine):
         """In one page, as a sequence of up to 500 jobs goes at once."""
         if source == to or (source[0] == "!") != (to[0] == "!"):
             return
-        call = scripts.move(self.keys, source=source, target=to, cursor="waiting -inf ", limit=500)
+        call = stubs.move(self.keys, source=source, target=to, cursor="waiting -inf ", limit=500)
         self.both(iter(call), lambda: (b"", *self.ref.move(source, to)))
 
     @rule(lane=lanes, priority=st.sampled_from((0, 0, 1, -1, 1000, -1000)))
@@ -715,7 +715,7 @@ class QueueModel(RuleBasedStateMachine):
             if not self.ref.consumers[name].held:
                 dead = [job.id for job in self.ref.jobs.values() if job.state == "dead"]
                 self.both(
-                    iter(scripts.discard(self.keys, ids=Packed(dead or ["-"]))),
+                    iter(stubs.discard(self.keys, ids=Packed(dead or ["-"]))),
                     lambda: self.ref.discard(dead or ["-"]),
                 )
                 self.advance_to_next(beside=0)

@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rota.connection import Client, parse_url
-from rota.jobspec import JobSpec
-from rota.keys import Keys
-from rota.limits import Rate
+from rota.script.keys import Keys
 from rota.store import Store
+from rota.values.jobspec import JobSpec
+from rota.values.limits import Rate
 from tests.model import audit
 from tests.support.clock import Clock, library
 from tests.support.servers import Server

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from rota.jobspec import JobSpec
 from rota.queue import Queue
+from rota.values.jobspec import JobSpec
 from tests.process.programs import Programs
 from tests.support.times import PATIENCE
 

@@ -15,10 +15,10 @@ import pytest
 
 from rota.cli.records import BadLine, Lines, Row, read_csv, read_json_lines
 from rota.errors import ConfigError
-from rota.jobspec import JobSpec
-from rota.keys import Keys
-from rota.model import JobInfo
 from rota.queue import Queue
+from rota.script.keys import Keys
+from rota.values.jobspec import JobSpec
+from rota.values.model import JobInfo
 from tests.process.conftest import Here
 from tests.process.programs import Programs
 from tests.support.servers import Server

@@ -8,8 +8,8 @@ import shlex
 import pytest
 
 from rota.cli.targets import shell_words
-from rota.jobspec import JobSpec
 from rota.queue import Queue
+from rota.values.jobspec import JobSpec
 from tests.process.conftest import Here
 from tests.process.programs import Programs
 

@@ -7,10 +7,10 @@ import os
 import pty
 import subprocess
 
-from rota.jobspec import JobSpec
-from rota.limits import Rate
 from rota.queue import Queue
-from rota.timing import duration
+from rota.values.jobspec import JobSpec
+from rota.values.limits import Rate
+from rota.values.timing import duration
 from tests.process.conftest import Here
 from tests.process.programs import Programs
 from tests.support.times import PATIENCE

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rota.jobspec import JobSpec
-from rota.limits import Rate
 from rota.queue import Queue
+from rota.values.jobspec import JobSpec
+from rota.values.limits import Rate
 from tests.process.conftest import Here
 from tests.process.schemas import LaneRow, rows
 

@@ -10,8 +10,8 @@ import urllib.request
 
 import pytest
 
-from rota.jobspec import JobSpec
 from rota.queue import Queue
+from rota.values.jobspec import JobSpec
 from tests.process.conftest import Here
 from tests.process.programs import Program, Programs
 from tests.support.node import free_port

@@ -12,9 +12,9 @@ import pytest
 from rich.console import Console
 
 from rota.cli.tables import fitted
-from rota.ids import new_id
-from rota.jobspec import JobSpec
 from rota.queue import Queue
+from rota.values.ids import new_id
+from rota.values.jobspec import JobSpec
 from tests.process.conftest import Here
 from tests.process.programs import Programs
 from tests.support.servers import Server

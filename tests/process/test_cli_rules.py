@@ -11,8 +11,8 @@ import pytest
 from typer.main import get_command
 
 from rota.cli.app import app
-from rota.jobspec import JobSpec
 from rota.queue import Queue
+from rota.values.jobspec import JobSpec
 from tests.process.conftest import Here
 from tests.process.programs import Programs
 from tests.support.times import PATIENCE

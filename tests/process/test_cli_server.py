@@ -7,8 +7,8 @@ import json
 import pytest
 
 from rota.embedded import running
-from rota.jobspec import JobSpec
 from rota.queue import Queue
+from rota.values.jobspec import JobSpec
 from tests.process.conftest import Here
 from tests.process.programs import Programs
 from tests.process.test_cli_rules import COMMANDS

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 import rota as package
-from rota.jobspec import JobSpec
-from rota.keys import Keys
-from rota.model import PREFIX_WIDTH
-from rota.process import Supervisor, stop_signals
 from rota.queue import Queue
+from rota.script.keys import Keys
+from rota.values.jobspec import JobSpec
+from rota.values.model import PREFIX_WIDTH
+from rota.work.supervisor import Supervisor, stop_signals
 from tests.process.conftest import Here
 from tests.process.programs import SOURCE, Programs
 from tests.support.queues import end_leases
@@ -651,7 +651,7 @@ def test_a_parent_outlives_a_server_that_cannot_be_told(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(SOURCE))
-    monkeypatch.setattr("rota.process.TELL_S", 0.5)
+    monkeypatch.setattr("rota.work.supervisor.TELL_S", 0.5)
     told = """
 from rota.queue import Queue
 leash.ready()
@@ -755,7 +755,7 @@ def test_what_is_wrong_is_said_once(rota: Programs, words: list[str], code: int,
 
 CHILD = """
 import os, signal, sys, time
-from rota.process import find_leash
+from rota.work.supervisor import find_leash
 leash = find_leash()
 assert "LEASH" not in str(os.environ)
 {body}
@@ -799,7 +799,7 @@ leash.ready()
 open({str(tmp_path)!r} + f"/deaf{{leash.number}}", "w").close()
 time.sleep(60)
 """
-    monkeypatch.setattr("rota.process.STOP_SPARE_S", 0.1)
+    monkeypatch.setattr("rota.work.supervisor.STOP_SPARE_S", 0.1)
     code = supervise(deaf, burst=False, stop_when=lambda: len(list(tmp_path.glob("deaf*"))) == 3)
     assert code == 128 + signal.SIGKILL
     assert supervise("time.sleep(60)", burst=False, stop_when=lambda: True) == 0

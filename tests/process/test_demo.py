@@ -26,7 +26,7 @@ from rota.cli.demo_load import (
 )
 from rota.cli.demo_report import Report, reckon
 from rota.cli.demo_run import Book, End, Run
-from rota.model import QueueInfo
+from rota.values.model import QueueInfo
 from tests.support.times import IN_TIME, PATIENCE
 from tests.support.waiting import eventually
 

@@ -141,10 +141,10 @@ def die() -> None:
 
 def arm(step: str) -> None:
     """Lets the process die at a step of the worker's own code."""
-    from rota.deliveries import Deliveries
-    from rota.entries import Entries
-    from rota.settling import Settling
+    from rota.consume.deliveries import Deliveries
     from rota.store import Store
+    from rota.work.entries import Entries
+    from rota.work.settling import Settling
 
     def before(owner: Any, name: str, is_time: Callable[..., bool]) -> None:
         original = getattr(owner, name)

@@ -10,8 +10,8 @@ from functools import cache
 
 import redis
 
-from rota.keys import Keys
-from rota.scripting import Library
+from rota.script.keys import Keys
+from rota.script.loader import Library
 
 START_MS = 1_700_000_000_000
 

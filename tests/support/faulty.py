@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from rota.scripting import BOUND, LIBRARY
+from rota.script.loader import BOUND, LIBRARY
 from tests.support.proxy import Proxy, _Link
 from tests.support.servers import Server
 

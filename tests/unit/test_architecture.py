@@ -6,7 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from rota.keys import CATALOGUE
+from rota.script.keys import CATALOGUE
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
@@ -38,7 +38,8 @@ def test_every_key_is_in_the_table() -> None:
 
 def test_every_file_it_names_exists() -> None:
     for name in set(re.findall(r"`((?:\w+/)*\w+\.(?:py|lua))`", TEXT)):
-        places = [ROOT / name, ROOT / "src/rota" / name, ROOT / "src/rota/lua" / name]
+        roots = (ROOT, ROOT / "src/rota", ROOT / "src/rota/script", ROOT / "src/rota/script/lua")
+        places = [root / name for root in roots]
         assert any(place.exists() for place in places), f"{name} is named but does not exist"
 
 

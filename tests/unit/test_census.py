@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import rota
-from rota import census as module
-from rota.census import STATES, Census, CensusTaker
-from rota.keys import Keys
-from rota.model import LaneInfo
+from rota.script.keys import Keys
+from rota.store import census as module
+from rota.store.census import STATES, Census, CensusTaker
+from rota.values.model import LaneInfo
 
 
 def lane(name: str, **fields: Any) -> LaneInfo:
@@ -32,7 +32,7 @@ def taken(pages: list[list[LaneInfo]], top: int = 2) -> Census:
         for number, page in enumerate(pages, start=1):
             cursor = b"" if number == len(pages) else b"1:1"
             with pytest.MonkeyPatch.context() as patched:
-                patched.setattr("rota.replies.lane_row", lambda _, row: row)
+                patched.setattr("rota.script.replies.lane_row", lambda _, row: row)
                 operation.send((0, cursor, page))
     except StopIteration as stop:
         found: Census = stop.value

@@ -17,7 +17,7 @@ import pytest
 from rota.cli import opening, tables, times
 from rota.cli.logs import LogFormat, LogLevel, log_to_stderr
 from rota.errors import ConfigError
-from rota.limits import Rate
+from rota.values.limits import Rate
 from tests.support.waiting import eventually
 
 

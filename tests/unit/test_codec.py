@@ -22,10 +22,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import rota
-from rota.codec import Codec, encode_plain
 from rota.errors import ConfigError, PayloadError
-from rota.names import as_name, shown
-from rota.travel import MAX_DEPTH
+from rota.payload.codec import Codec, encode_plain
+from rota.payload.travel import MAX_DEPTH
+from rota.values.names import as_name, shown
 
 if TYPE_CHECKING:
     from fractions import Fraction

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rota.doorbell import Actions, Doorbell, PassOn, Poke
+from rota.consume.doorbell import Actions, Doorbell, PassOn, Poke
 
 BEAT = 5.0
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import rota
-from rota.endings import Ending, Failed
-from rota.executor import Executor
 from rota.task import AnyTask
+from rota.values.endings import Ending, Failed
+from rota.work.executor import Executor
 from tests.support.times import IN_TIME
 
 LIMIT = 0.05
@@ -124,7 +124,7 @@ CASES: list[tuple[list[BaseException], type[BaseException], float | None]] = [
     ([rota.Bury("a"), ValueError("b")], Failed, None),
     ([rota.Release(), asyncio.CancelledError()], Failed, None),
     ([rota.Release(), KeyboardInterrupt()], Failed, None),
-    ([rota.Release(), rota.signals.Signal()], Failed, None),
+    ([rota.Release(), rota.values.signals.Signal()], Failed, None),
 ]
 
 

@@ -10,8 +10,8 @@ import msgspec
 import pydantic
 import pytest
 
-from rota.endings import ERROR_MAX, Failed, error_text
-from rota.failure import REPORT_MAX, headline, report
+from rota.values.endings import ERROR_MAX, Failed, error_text
+from rota.values.failure import REPORT_MAX, headline, report
 
 
 class Model(pydantic.BaseModel):

@@ -7,7 +7,7 @@ import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from rota.ids import new_id
+from rota.values.ids import new_id
 
 
 def test_an_id_is_its_time_and_random_digits() -> None:

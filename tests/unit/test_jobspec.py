@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict
 
 import rota
-from rota.jobspec import decode_header
+from rota.values.jobspec import decode_header
 
 QUEUE = rota.Queue("specs", url="unix:///nowhere")
 NAMES = st.text(max_size=12) | st.sampled_from(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import unicodedata
 from functools import cache
-from importlib.resources import files
 
 import pytest
 import redis
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rota.keys import CATALOGUE, Keys, is_known, lua_helpers, sequence_name
+from rota.script.keys import CATALOGUE, Keys, is_known, lua_helpers, sequence_name
+from rota.script.loader import INCLUDES
 from tests.support.servers import Server
 
 NFC, NFD = "café", unicodedata.normalize("NFD", "café")
@@ -30,7 +30,7 @@ def _program() -> str:
     calls = [
         f"k_{kind.name}(ARGV[1])" if kind.parameter else f"k_{kind.name}" for kind in CATALOGUE
     ]
-    body = (files("rota") / "lua" / "lib" / "sequence_name.lua").read_text()
+    body = INCLUDES["sequence_name"]
     body += f"return {{ {', '.join(calls)}, sequence_of(ARGV[1], ARGV[2]),"
     body += " table.concat({ split_sequence(sequence_of(ARGV[1], ARGV[2])) }, '\\n') }"
     return "#!lua flags=no-writes\n" + lua_helpers(body) + "\n" + body

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rota.errors import ConfigError
-from rota.limits import UNSET, Change, Rate, Template, change, removal
+from rota.values.limits import UNSET, Change, Rate, Template, change, removal
 
 
 @pytest.mark.parametrize(

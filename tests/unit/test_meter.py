@@ -8,9 +8,9 @@ from typing import get_args
 
 import pytest
 
-from rota import meter as meters
-from rota.meter import SILENT, Histogram, Meter, Observer
-from rota.model import Action, Claimed, Exchanged, Job
+from rota.observe import meter as meters
+from rota.observe.meter import SILENT, Histogram, Meter, Observer
+from rota.values.model import Action, Claimed, Exchanged, Job
 
 
 def job(task: str = "work", attempt: int = 1) -> Job:
@@ -88,10 +88,11 @@ def test_rota_needs_neither_prometheus_nor_opentelemetry() -> None:
     program = """
 import sys
 sys.modules["prometheus_client"] = sys.modules["opentelemetry"] = None
-import rota, rota.health, rota.tracing, rota.cli.app
-assert not rota.tracing.is_on()
+import rota, rota.health, rota.observe.tracing, rota.cli.app
+from rota.observe import tracing
+assert not tracing.is_on()
 spec = rota.JobSpec(task="t")
-with rota.tracing.sending("q", spec) as same, rota.tracing.sending_many("q", [spec]) as many:
+with tracing.sending("q", spec) as same, tracing.sending_many("q", [spec]) as many:
     assert same is spec and many == [spec] and b"trace" not in spec.body
 try:
     import rota.metrics

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota import names
 from rota.errors import ConfigError
+from rota.values import names
 
 NFC, NFD = "café", "cafe\u0301"
 RTL = "\u200fabc"

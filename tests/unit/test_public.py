@@ -13,7 +13,7 @@ import pytest
 
 import rota
 from rota.errors import ConfigError, RotaError
-from rota.signals import Signal
+from rota.values.signals import Signal
 
 PUBLIC = [
     "Advice", "Backoff", "BatchInterrupted", "Bury", "Cancelled", "Census", "ConfigError",

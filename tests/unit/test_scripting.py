@@ -7,17 +7,18 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rota import scripting, scripts
-from rota.jobspec import JobSpec
-from rota.keys import Keys
-from rota.scripting import BOUND, LIBRARY, Call, Library, Packed, Reply, Script, Tail
+from rota.script import loader, stubs
+from rota.script.keys import Keys
+from rota.script.loader import BOUND, LIBRARY, Call, Library, Packed, Reply, Script, Tail
 from rota.store import Store
+from rota.values.jobspec import JobSpec
 
-FOLDER = files("rota") / "lua"
+FOLDER = Path(str(files("rota.script") / "lua"))
 SHIPPED = sorted(path.name.removesuffix(".lua") for path in FOLDER.iterdir() if path.is_file())
 KEYS = Keys("q")
 
@@ -27,10 +28,10 @@ def lua(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
     """A folder of scripts in memory, path → text; what is bound meanwhile is forgotten."""
     texts: dict[str, str] = {}
     bound = dict(BOUND)
-    monkeypatch.setattr(scripting, "_read", texts.__getitem__)
-    scripting.load.cache_clear()
+    monkeypatch.setattr(loader, "_read", texts.__getitem__)
+    loader.load.cache_clear()
     yield texts
-    scripting.load.cache_clear()
+    loader.load.cache_clear()
     BOUND.clear()
     BOUND.update(bound)
 
@@ -59,12 +60,12 @@ def _raw(reply: Reply) -> Reply:
 def test_a_wrong_header_fails_at_import(lua: dict[str, str], text: str, complaint: str) -> None:
     lua["odd.lua"] = text
     with pytest.raises(ValueError, match=f"odd.lua: {re.escape(complaint)}"):
-        scripting.load("odd")
+        loader.load("odd")
 
 
 def test_a_header_is_read(lua: dict[str, str]) -> None:
     lua["odd.lua"] = "#!lua flags=allow-oom\n-- include: a b\n-- args: x y\n-- resend: no\nreturn x"
-    script = scripting.load("odd")
+    script = loader.load("odd")
     assert script.flags == "#!lua flags=allow-oom"
     assert (script.includes, script.arguments, script.resend) == (("a", "b"), ("x", "y"), False)
 
@@ -73,7 +74,7 @@ def test_a_missing_script_fails_at_import() -> None:
     def no_such_script(keys: Keys) -> None: ...
 
     with pytest.raises(FileNotFoundError):
-        scripting.script(_raw)(no_such_script)
+        loader.script(_raw)(no_such_script)
 
 
 # ── stubs ───────────────────────────────────────────────────────────────────────────────────
@@ -91,7 +92,7 @@ def test_a_stub_that_does_not_fit_its_file_fails_at_import(
 ) -> None:
     lua[f"{stub.__name__}.lua"] = "#!lua\n-- args: name number\n-- resend: yes\nreturn 1"
     with pytest.raises(TypeError, match=rf"{stub.__name__}\.lua takes \('name', 'number'\)"):
-        scripting.script(_raw)(stub)
+        loader.script(_raw)(stub)
     assert stub.__name__ not in BOUND
 
 
@@ -101,7 +102,7 @@ def early_tail(keys: Keys, *, bodies: Tail, name: str) -> None: ...
 def test_a_tail_is_the_last_argument(lua: dict[str, str]) -> None:
     lua["early_tail.lua"] = "#!lua\n-- args: bodies name\n-- resend: yes\nreturn 1"
     with pytest.raises(TypeError, match="a Tail must be the last argument"):
-        scripting.script(_raw)(early_tail)
+        loader.script(_raw)(early_tail)
 
 
 def unknown_type(keys: Keys, *, name: list[str]) -> None: ...
@@ -110,7 +111,7 @@ def unknown_type(keys: Keys, *, name: list[str]) -> None: ...
 def test_an_argument_of_a_type_that_cannot_be_bound_fails_at_import(lua: dict[str, str]) -> None:
     lua["unknown_type.lua"] = "#!lua\n-- args: name\n-- resend: yes\nreturn 1"
     with pytest.raises(KeyError):
-        scripting.script(_raw)(unknown_type)
+        loader.script(_raw)(unknown_type)
 
 
 def bound(
@@ -120,7 +121,7 @@ def bound(
 
 def test_arguments_become_locals_of_their_name_and_type(lua: dict[str, str]) -> None:
     lua["bound.lua"] = "#!lua\n-- args: name n x yes table rest\n-- resend: yes\nreturn n"
-    call: Call[Any] = scripting.script(_raw)(bound)(
+    call: Call[Any] = loader.script(_raw)(bound)(
         KEYS, name="a", n=3, x=0.1, yes=True, table=Packed([1]), rest=Tail([b"p", b"q"])
     )
     assert call.script.binding.splitlines() == [
@@ -136,7 +137,7 @@ def test_arguments_become_locals_of_their_name_and_type(lua: dict[str, str]) -> 
 
 def test_a_call_in_an_operation_gives_its_decoded_reply(lua: dict[str, str]) -> None:
     lua["bound.lua"] = "#!lua\n-- args: name n x yes table rest\n-- resend: yes\nreturn n"
-    call = scripting.script(int)(bound)(
+    call = loader.script(int)(bound)(
         KEYS, name="a", n=3, x=0.1, yes=True, table=Packed([1]), rest=Tail([])
     )
     steps = iter(call)
@@ -235,7 +236,7 @@ def test_a_script_may_ask_its_keys_itself() -> None:
 def test_a_receipt_is_kept_of_the_reply(lua: dict[str, str], body: str, end: str) -> None:
     lua["bound.lua"] = f"#!lua\n-- args: name n x yes table rest\n-- resend: receipt\n{body}"
     given: dict[str, Any] = {"name": "a", "n": 3, "x": 0.1, "yes": True, "table": Packed([1])}
-    one, other = (scripting.script(_raw)(bound)(KEYS, **given, rest=Tail([])) for _ in range(2))
+    one, other = (loader.script(_raw)(bound)(KEYS, **given, rest=Tail([])) for _ in range(2))
     assert one.args[0] != other.args[0]
     assert one.args[1:] == other.args[1:] == ["a", "3", "0.1", "1", b"\x91\x01"]
     assert "local rest = {unpack(ARGV, 7)}" in one.script.binding
@@ -252,19 +253,19 @@ def test_a_script_is_assembled_once() -> None:
 
 def test_every_file_is_bound_to_a_stub_and_back() -> None:
     assert sorted(BOUND) == SHIPPED
-    assert all(callable(getattr(scripts, name)) for name in SHIPPED)
+    assert all(callable(getattr(stubs, name)) for name in SHIPPED)
 
 
 def test_every_include_is_used_by_a_script() -> None:
     used = {name for script in BOUND.values() for name in script.includes}
-    parts = {path.name.removesuffix(".lua") for path in (FOLDER / "lib").iterdir()}
+    parts = {path.name.removesuffix(".lua") for path in FOLDER.glob("lib/*/*.lua")}
     assert parts == used
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_no_body_mentions_its_arguments_by_position(name: str) -> None:
     script = BOUND[name]
-    parts = [(FOLDER / "lib" / f"{part}.lua").read_text() for part in script.includes]
+    parts = [loader.INCLUDES[part] for part in script.includes]
     for text in (script.body, *parts):
         assert not re.search(r"\b(KEYS|ARGV)\b", text)
         assert not re.search(r"['\"]emq", text), "a key that the key module has not built"

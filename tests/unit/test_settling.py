@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from rota.deliveries import Deliveries, Refused
-from rota.endings import Failed, burial
-from rota.keys import Keys
-from rota.meter import Meter
-from rota.model import Job, Settlement
-from rota.settling import MAX_SETTLED, Settling, Tally
-from rota.signals import Bury
+from rota.consume.deliveries import Deliveries, Refused
+from rota.observe.meter import Meter
+from rota.script.keys import Keys
 from rota.store import Store
+from rota.values.endings import Failed, burial
+from rota.values.model import Job, Settlement
+from rota.values.signals import Bury
+from rota.work.settling import MAX_SETTLED, Settling, Tally
 
 
 def job(id: str, charge: str = "cost") -> Job:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.limits import Rate
-from rota.model import LaneInfo
-from rota.shares import Turns, find_level, jain, part_kept_waiting
+from rota.store.shares import Turns, find_level, jain, part_kept_waiting
+from rota.values.limits import Rate
+from rota.values.model import LaneInfo
 
 PACES = st.one_of(st.just(0.0), st.floats(1e-3, 1e3))
 TURNS = st.builds(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.slots import MAX_ENTRIES, Slots
+from rota.work.slots import MAX_ENTRIES, Slots
 
 
 class Loop:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.errors import ConfigError
-from rota.timing import (
+from rota.values.timing import (
     MAX_DELAY_S,
     Backoff,
     backoff_delay,

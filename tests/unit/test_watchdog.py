@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rota import watchdog
-from rota.watchdog import HUNG_EXIT, LOOK_MOST_S, Watchdog
+from rota.work import watchdog
+from rota.work.watchdog import HUNG_EXIT, LOOK_MOST_S, Watchdog
 
 
 class Ended(Exception):

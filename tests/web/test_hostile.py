@@ -12,8 +12,8 @@ from typing import Any, get_args
 import pytest
 
 import rota
-from rota.model import JobState
-from rota.names import visible as visible_text
+from rota.values.model import JobState
+from rota.values.names import visible as visible_text
 from rota.web.payload import shown_error
 from tests.support.queues import open_queue, spec
 from tests.support.servers import Server

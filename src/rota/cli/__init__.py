@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from rota import process
+from rota.work import supervisor
 
 _EXTRA = ("typer", "rich")
 
 
 def main() -> None:
     """Runs the command line and ends the process with its exit code."""
-    leash = process.find_leash()  # before anything is imported that might start processes
+    leash = supervisor.find_leash()  # before anything is imported that might start processes
     try:
         from rota.cli.app import run
     except ModuleNotFoundError as error:

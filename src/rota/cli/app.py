@@ -25,7 +25,7 @@ from rota.cli import (
 )
 from rota.cli.exits import open_closed_streams, writing
 from rota.cli.root import RootGroup
-from rota.process import Leash
+from rota.work.supervisor import Leash
 
 app = typer.Typer(
     name="rota",

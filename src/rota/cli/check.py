@@ -14,8 +14,8 @@ from rota.cli.targets import absent, find_queue, is_there
 from rota.errors import RotaError
 from rota.health import Check, Health, signs_of_life
 from rota.health import check as check_queue
-from rota.names import visible
 from rota.queue import Queue
+from rota.values.names import visible
 
 
 def check(

@@ -25,9 +25,9 @@ from rota.cli.rows import dead_row, print_rows
 from rota.cli.tables import print_ids, print_table
 from rota.cli.times import ago
 from rota.errors import ConfigError
-from rota.failure import headline
-from rota.model import DeadAnswer, DeadJob
 from rota.queue import Queue
+from rota.values.failure import headline
+from rota.values.model import DeadAnswer, DeadJob
 
 app = noun("dead", "Look at jobs that gave up, put them back, delete them.")
 

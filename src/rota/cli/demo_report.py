@@ -9,7 +9,7 @@ from statistics import median
 
 from rota.cli.demo_load import CEILING, FLOODER, SLOTS, Served, replay_in_one_line
 from rota.cli.demo_run import Book, End, Run
-from rota.model import QueueInfo
+from rota.values.model import QueueInfo
 
 
 @dataclass(frozen=True, slots=True)

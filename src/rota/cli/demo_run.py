@@ -11,9 +11,9 @@ from statistics import median
 from typing import Literal
 
 from rota.cli.demo_load import CEILING, FLOODER, SLOTS, TENANTS, Arrival
-from rota.jobspec import JobSpec
-from rota.model import LaneInfo, QueueInfo
 from rota.queue import Queue
+from rota.values.jobspec import JobSpec
+from rota.values.model import LaneInfo, QueueInfo
 from rota.worker import Worker
 
 TICK_S = 0.05

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rota import config
 from rota.cli.changes import changed, folder_of, look
 from rota.cli.exits import reporting, say
 from rota.cli.logs import log_to_stderr
 from rota.cli.options import NewUrlOption
 from rota.cli.targets import import_queue
 from rota.cli.web import TrustedHosts, needs_web
-from rota.config import whole
-from rota.process import Child, told_to_stop
 from rota.queue import Queue
+from rota.values import config
+from rota.values.config import whole
+from rota.work.supervisor import Child, told_to_stop
 
 if TYPE_CHECKING:
     from rota.web.server import Server

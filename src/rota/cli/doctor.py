@@ -16,7 +16,7 @@ from rota.cli.rows import json_line
 from rota.cli.targets import absent, find_queue, is_there
 from rota.doctor import Finding, Progress, Report
 from rota.errors import Unavailable
-from rota.names import visible
+from rota.values.names import visible
 
 
 def doctor(

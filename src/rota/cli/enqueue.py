@@ -21,9 +21,9 @@ from rota.cli.records import BadLine, Lines, Row, read_csv, read_json_lines, siz
 from rota.cli.specs import Fields, SpecMaker
 from rota.cli.targets import find_queue, is_module_queue
 from rota.errors import BatchInterrupted, ConfigError, PayloadError, ServerFull, Unavailable
-from rota.jobspec import DEFAULT_LANE, JobSpec
 from rota.queue import Queue
 from rota.store import OnFull
+from rota.values.jobspec import DEFAULT_LANE, JobSpec
 
 SHOWN_BAD_LINES = 20
 SPARE_LINE_BYTES = 1 << 16

@@ -29,7 +29,7 @@ from rota.errors import (
     Unavailable,
     UnknownTask,
 )
-from rota.names import visible
+from rota.values.names import visible
 
 FAILED = 1
 USAGE = 2

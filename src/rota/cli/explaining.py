@@ -6,8 +6,8 @@ import typer
 
 from rota.cli.rows import json_line
 from rota.explain import Explanation
-from rota.names import visible
-from rota.timing import duration
+from rota.values.names import visible
+from rota.values.timing import duration
 
 
 def print_explanation(found: Explanation, *, as_json: bool) -> None:

@@ -26,13 +26,13 @@ from rota.cli.rows import job_row, print_rows
 from rota.cli.tables import print_facts, print_ids, print_table
 from rota.cli.targets import shell_words
 from rota.cli.times import ago, moment, when
-from rota.config import whole
 from rota.errors import ConfigError
-from rota.failure import headline
-from rota.inspector import MAX_LISTED
-from rota.model import JobInfo
-from rota.names import text_of, visible
 from rota.queue import Queue
+from rota.store.inspector import MAX_LISTED
+from rota.values.config import whole
+from rota.values.failure import headline
+from rota.values.model import JobInfo
+from rota.values.names import text_of, visible
 
 app = noun("job", "Look at jobs, run them again, cancel them.")
 MOST = 100_000

@@ -23,9 +23,9 @@ from rota.cli.options import (
 )
 from rota.cli.rows import job_row, print_rows
 from rota.cli.times import moment, span
-from rota.failure import headline
-from rota.model import JobInfo
-from rota.names import visible
+from rota.values.failure import headline
+from rota.values.model import JobInfo
+from rota.values.names import visible
 
 __all__ = ["app"]
 

@@ -17,9 +17,9 @@ from rota.cli.shares import print_shares
 from rota.cli.tables import print_facts, print_table
 from rota.cli.targets import shell_words
 from rota.cli.times import when
-from rota.config import whole
-from rota.model import LaneInfo, LaneOrder
-from rota.timing import duration
+from rota.values.config import whole
+from rota.values.model import LaneInfo, LaneOrder
+from rota.values.timing import duration
 
 MOST_LANES = 1_000_000
 HEADINGS = ("lane", "waiting", "delayed", "running", "oldest wait", "state")

@@ -24,8 +24,8 @@ from rota.cli.options import (
 from rota.cli.times import end_of, rate, span
 from rota.errors import ConfigError
 from rota.lane import SyncLane
-from rota.limits import UNSET, Unset
-from rota.names import shown
+from rota.values.limits import UNSET, Unset
+from rota.values.names import shown
 
 __all__ = ["app"]
 

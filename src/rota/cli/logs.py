@@ -9,11 +9,11 @@ import sys
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from rota import joblog
 from rota.cli.exits import say
 from rota.cli.rows import printable_json
-from rota.executor import current_job
-from rota.names import visible
+from rota.observe import joblog
+from rota.values.names import visible
+from rota.work.executor import current_job
 
 
 class LogFormat(StrEnum):

@@ -22,10 +22,10 @@ from rota.cli.rows import print_rows, queue_row
 from rota.cli.tables import print_facts, print_table
 from rota.cli.targets import expect_server
 from rota.cli.times import end_of, when
-from rota.inspector import Inspector, find_queues
-from rota.keys import DEFAULT_PREFIX, Keys
 from rota.link import Link
-from rota.model import QueueInfo
+from rota.script.keys import DEFAULT_PREFIX, Keys
+from rota.store.inspector import Inspector, find_queues
+from rota.values.model import QueueInfo
 
 app = noun("queue", "Look at queues as a whole, pause and empty them.")
 HEADINGS = ("queue", "waiting", "running", "delayed", "dead", "lanes", "workers", "state")

@@ -11,7 +11,7 @@ from typing import BinaryIO
 import msgspec
 
 from rota.errors import ConfigError
-from rota.names import shown
+from rota.values.names import shown
 
 _BOM = b"\xef\xbb\xbf"
 _SKIP = 1 << 16

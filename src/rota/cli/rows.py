@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import typer
 
-from rota.keys import Keys
-from rota.listing import SequenceInfo
-from rota.model import ConsumerInfo, DeadJob, JobInfo, LaneInfo, QueueInfo
-from rota.names import text_of
+from rota.script.keys import Keys
+from rota.values.listing import SequenceInfo
+from rota.values.model import ConsumerInfo, DeadJob, JobInfo, LaneInfo, QueueInfo
+from rota.values.names import text_of
 
 Row = Mapping[str, Any]
 

@@ -21,11 +21,11 @@ from rota.cli.rows import print_rows, sequence_row
 from rota.cli.tables import print_facts, print_ids, print_table
 from rota.cli.targets import shell_words
 from rota.cli.times import moment, when
-from rota.config import whole
 from rota.explain.words import command
-from rota.inspector import MAX_LISTED
-from rota.listing import SequenceInfo
 from rota.queue import Queue
+from rota.store.inspector import MAX_LISTED
+from rota.values.config import whole
+from rota.values.listing import SequenceInfo
 
 app = noun("sequence", "Look at sequences of jobs that keep their order, and let them go on.")
 MOST = 100_000

@@ -20,11 +20,11 @@ from typing import Any
 
 from rota.cli.exits import FAILED, INTERRUPTED
 from rota.errors import RotaError
-from rota.executor import THREADS
-from rota.fetcher import Fetcher
-from rota.process import HURRY_S, Leash, stop_signals
-from rota.telling import Logger
-from rota.watchdog import HUNG_EXIT
+from rota.values.telling import Logger
+from rota.work.executor import THREADS
+from rota.work.fetcher import Fetcher
+from rota.work.supervisor import HURRY_S, Leash, stop_signals
+from rota.work.watchdog import HUNG_EXIT
 from rota.worker import SLUGGISH_S, Drained, Worker
 
 logger = Logger("rota.worker")

@@ -7,8 +7,8 @@ import typer
 from rota.cli.exits import say
 from rota.cli.rows import json_line
 from rota.cli.tables import print_table
-from rota.shares import LaneShare, Shares
-from rota.timing import duration
+from rota.store.shares import LaneShare, Shares
+from rota.values.timing import duration
 
 HEADINGS = ("lane", "share", "due", "waiting", "running", "oldest wait", "mean wait", "state")
 

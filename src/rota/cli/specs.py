@@ -6,13 +6,13 @@ import inspect
 import math
 from dataclasses import dataclass
 
-from rota import names
-from rota.codec import encode_plain
 from rota.errors import ConfigError
-from rota.ids import new_id
-from rota.jobspec import DEFAULT_LANE, JobSpec
+from rota.payload.codec import encode_plain
 from rota.queue import Queue
 from rota.task import AnyTask, check_size
+from rota.values import names
+from rota.values.ids import new_id
+from rota.values.jobspec import DEFAULT_LANE, JobSpec
 
 
 @dataclass(frozen=True, slots=True)

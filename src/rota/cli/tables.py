@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from rota.names import visible
+from rota.values.names import visible
 
 if TYPE_CHECKING:
     from rich.table import Table  # a seventh of a short command's time: imported where it is used

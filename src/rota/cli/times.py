@@ -7,9 +7,9 @@ import time
 from datetime import UTC, datetime
 
 from rota.errors import ConfigError
-from rota.limits import Rate
-from rota.names import shown
-from rota.timing import duration
+from rota.values.limits import Rate
+from rota.values.names import shown
+from rota.values.timing import duration
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")

@@ -19,9 +19,9 @@ from rota.cli.rows import lane_row, print_rows
 from rota.cli.times import span
 from rota.cli.top_view import print_frame, screen
 from rota.cli.top_walk import Frame, Walk
-from rota.config import whole
-from rota.model import LaneOrder
 from rota.queue import Queue
+from rota.values.config import whole
+from rota.values.model import LaneOrder
 
 SHORTEST_S = 0.2
 FIRST_S = 0.3

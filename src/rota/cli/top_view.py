@@ -11,8 +11,8 @@ from rota.cli.lane import HEADINGS
 from rota.cli.lane import cells as lane_cells
 from rota.cli.tables import fitted, print_plain
 from rota.cli.top_walk import Frame
-from rota.names import visible
-from rota.timing import duration
+from rota.values.names import visible
+from rota.values.timing import duration
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

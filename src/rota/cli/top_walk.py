@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from heapq import nsmallest
 
-from rota.model import ConsumerInfo, LaneInfo, LaneOrder, QueueInfo
 from rota.queue import Queue
+from rota.values.model import ConsumerInfo, LaneInfo, LaneOrder, QueueInfo
 
 CONSUMERS = 200
 """The most that are read."""

@@ -13,8 +13,8 @@ from rota.cli.exits import USAGE, fail, reporting, say
 from rota.cli.logs import log_to_stderr
 from rota.cli.options import UrlOption
 from rota.cli.targets import find_queue
-from rota.config import whole
 from rota.errors import ConfigError
+from rota.values.config import whole
 
 USER, PASSWORD = "ROTA_WEB_USER", "ROTA_WEB_PASSWORD"
 

@@ -12,17 +12,19 @@ from typing import Annotated
 
 import typer
 
-from rota import __version__, config, process
+from rota import __version__
 from rota.cli.exits import USAGE, fail, reporting, say
 from rota.cli.logs import LogFormat, LogLevel, log_to_stderr
 from rota.cli.metrics import LOOPBACK, check_port, require_metrics
 from rota.cli.options import NewUrlOption
 from rota.cli.serving import serve
 from rota.cli.targets import import_queue
-from rota.config import WorkerConfig
-from rota.process import Leash, Supervisor
 from rota.queue import Queue
-from rota.telling import Logger
+from rota.values import config
+from rota.values.config import WorkerConfig
+from rota.values.telling import Logger
+from rota.work import supervisor
+from rota.work.supervisor import Leash, Supervisor
 from rota.worker import Worker
 
 logger = Logger("rota.worker")
@@ -129,7 +131,7 @@ def worker(
         settings = Settings(
             targets,
             WorkerConfig(concurrency=concurrency, prefetch=prefetch, lease=lease, grace=grace),
-            config.whole(processes, 1, process.MAX_PROCESSES, "processes"),
+            config.whole(processes, 1, supervisor.MAX_PROCESSES, "processes"),
             burst,
             url,
             (log_format, log_level),

@@ -20,12 +20,12 @@ from rota.cli.options import (
 from rota.cli.root import noun
 from rota.cli.rows import consumer_row, print_rows
 from rota.cli.tables import print_table
-from rota.config import whole
 from rota.errors import ConfigError
-from rota.inspector import MAX_LANES
-from rota.model import ConsumerInfo
 from rota.queue import Queue
-from rota.timing import duration
+from rota.store.inspector import MAX_LANES
+from rota.values.config import whole
+from rota.values.model import ConsumerInfo
+from rota.values.timing import duration
 
 app = noun("worker", "Look at the workers of a queue, and steer them. Without a verb: run one.")
 HEADINGS = ("consumer", "process", "holds", "lease", "asked")

@@ -33,8 +33,8 @@ from rota.connection.steps import (
 from rota.connection.target import Address, Target
 from rota.connection.wire import NotAReply, Wire
 from rota.errors import RotaError, Unavailable
-from rota.keys import Keys
-from rota.scripting import LIBRARY, Library, Operation, Reply, Request
+from rota.script.keys import Keys
+from rota.script.loader import LIBRARY, Library, Operation, Reply, Request
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from rota.connection.route import Facts
 from rota.connection.steps import Command, Terms
 from rota.connection.target import Address
 from rota.errors import ConfigError, ServerTooOld
-from rota.scripting import Call, Confirm, Library, Reply, commands_in
+from rota.script.loader import Call, Confirm, Library, Reply, commands_in
 
 ANSWER_S = 1.0
 """What a wait for a confirmation leaves of a call's time, for the answer to it."""

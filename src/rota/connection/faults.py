@@ -9,7 +9,7 @@ from typing import Literal
 from redis.exceptions import RedisError, ResponseError
 
 from rota.errors import RotaError, ServerFull, ServerTooOld, Unavailable
-from rota.scripting import Reply
+from rota.script.loader import Reply
 
 
 class NotSent(Unavailable):

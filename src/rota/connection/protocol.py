@@ -15,15 +15,15 @@ import msgspec
 from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
-from rota import config
 from rota.connection.batch import ANSWER_S, Batch
 from rota.connection.faults import Lost, NotSent, Refused, Stranger, error_for, refusal
 from rota.connection.route import Route, find, learn, refresh
 from rota.connection.steps import Drop, Pause, Room, Send, Step, Steps, Terms
 from rota.connection.target import Address
 from rota.errors import QueueBroken, RotaError, Unavailable
-from rota.keys import CATALOGUE, Keys
-from rota.scripting import Ask, Call, Library, Request, Scan, Wait
+from rota.script.keys import CATALOGUE, Keys
+from rota.script.loader import Ask, Call, Library, Request, Scan, Wait
+from rota.values import config
 
 TRIES = 3
 """How often a call that may be sent again can go without a reply: a master that stands still is

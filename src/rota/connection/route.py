@@ -15,9 +15,9 @@ from rota.connection.sharing import Shared
 from rota.connection.steps import Command, Embedded, Race, Send, Steps, Terms
 from rota.connection.target import Address, Target
 from rota.errors import ServerTooOld, Unavailable
-from rota.keys import Keys
-from rota.scripting import LIBRARY, Packed, Reply, Tail, all_commands
-from rota.scripts import rights
+from rota.script.keys import Keys
+from rota.script.loader import LIBRARY, Packed, Reply, Tail, all_commands
+from rota.script.stubs import rights
 
 MAP_AGE_S = 15.0
 """After how long the map of a cluster is read anew, though it has led nobody astray."""

@@ -10,7 +10,7 @@ import hiredis
 from redis.exceptions import InvalidResponse, ResponseError
 
 from rota.connection.steps import Command
-from rota.scripting import Reply
+from rota.script.loader import Reply
 
 CLOSE_TIMEOUT_S = 5.0
 _MORE = object()

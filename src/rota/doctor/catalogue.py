@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rota.keys import CATALOGUE, KeyKind
+from rota.script.keys import CATALOGUE, KeyKind
 
 _LIVES_MS = {"nonce": 60_000, "minute": 180_000}
 """What keys that end by themselves are named by, and when they end at the latest."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from rota import scripts
 from rota.doctor.pages import Pages
-from rota.names import text_of
-from rota.scripting import Operation
+from rota.script import stubs
+from rota.script.loader import Operation
+from rota.values.names import text_of
 
 TRIES = 3
 PAGE = 1000
@@ -99,7 +99,7 @@ class Counts:
         prints: set[bytes] = set()
         count, first, more = 0, 0, 1
         while more and len(prints) < 2:
-            print_, jobs, entries, more = yield from scripts.audit_recount(
+            print_, jobs, entries, more = yield from stubs.audit_recount(
                 self._pages.keys, lane=lane, first=first, limit=PAGE
             )
             prints.add(print_)
@@ -138,7 +138,7 @@ class Counts:
         counts: Sums = {}
         cursor = ""
         while cursor != "0":
-            print_, after, flat = yield from scripts.audit_sums(
+            print_, after, flat = yield from stubs.audit_sums(
                 self._pages.keys, active=active, cursor=cursor or "0", limit=PAGE
             )
             counts |= {lane: _whole(n) for lane, n in zip(flat[::2], flat[1::2], strict=True)}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
-from rota import scripts
 from rota.doctor.findings import Finding, FindingKind
-from rota.keys import Keys
-from rota.names import text_of
-from rota.scripting import Operation, Reply, Tail
+from rota.script import stubs
+from rota.script.keys import Keys
+from rota.script.loader import Operation, Reply, Tail
+from rota.values.names import text_of
 
 PAGE = 100
 """How much one script looks at: well under 10 ms."""
@@ -48,7 +48,7 @@ class Pages:
         for batch in _batches(names):
             start, cursor = 0, "0"
             while start < len(batch):
-                done, after, rows, notes, large = yield from scripts.audit_page(
+                done, after, rows, notes, large = yield from stubs.audit_page(
                     self.keys,
                     kind=kind,
                     cursor=cursor,
@@ -69,7 +69,7 @@ class Pages:
             return
         items = list(dict.fromkeys((row[4], row[5], row[6]) for row in rows))
         for start in range(0, len(items), MENDS):
-            mended, lanes = yield from scripts.audit_mend(
+            mended, lanes = yield from stubs.audit_mend(
                 self.keys,
                 things=Tail([part for item in items[start : start + MENDS] for part in item]),
             )
@@ -99,7 +99,7 @@ class Pages:
             yield self._key_page(pattern, cursor)
 
     def _key_page(self, pattern: str, cursor: list[str]) -> Operation[list[KeyRow]]:
-        after, names, types, lives = yield from scripts.audit_keys(
+        after, names, types, lives = yield from stubs.audit_keys(
             self.keys, pattern=pattern, cursor=cursor[0], limit=KEYS_PAGE
         )
         cursor[0] = after.decode()

@@ -12,9 +12,9 @@ from rota.doctor.findings import Finding, Report
 from rota.doctor.pages import Pages
 from rota.doctor.server import Server
 from rota.errors import QueueBroken
-from rota.keys import Keys, is_known
-from rota.names import text_of
-from rota.scripting import Operation
+from rota.script.keys import Keys, is_known
+from rota.script.loader import Operation
+from rota.values.names import text_of
 
 ROUNDS = 4
 

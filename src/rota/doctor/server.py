@@ -8,15 +8,15 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from rota import scripts
 from rota.doctor.findings import Advice
-from rota.keys import CATALOGUE, Keys
-from rota.scripting import Ask, Operation, Packed, Reply, Tail, all_commands
+from rota.script import stubs
+from rota.script.keys import CATALOGUE, Keys
+from rota.script.loader import Ask, Operation, Packed, Reply, Tail, all_commands
 
 MEMORY_SHARE = 0.9
 CLOCK_S = 1.0
 CLIENT_COMMANDS = ("BLPOP", "SCRIPT LOAD")
-"""What workers send beside scripts, and cannot do without."""
+"""What workers send beside stubs, and cannot do without."""
 SETTINGS = ("maxmemory-policy", "appendonly", "save", "timeout")
 
 
@@ -69,7 +69,7 @@ class Server:
     def _rights(self) -> Operation[None]:
         """Asked of a script: it may look at the rights of its user where that may not itself."""
         names = [self._keys.key(kind.name, kind.parameter and "x") for kind in CATALOGUE]
-        commands, keys = yield from scripts.rights(
+        commands, keys = yield from stubs.rights(
             self._keys,
             commands=Packed([*all_commands(), *CLIENT_COMMANDS]),
             names=Tail([name.encode() for name in names]),

@@ -7,7 +7,6 @@ from typing import Literal
 
 import msgspec
 
-from rota import scripts
 from rota.explain.answer import Explanation, Reason, decisive_first
 from rota.explain.facts import Holder, LaneAnswer, LaneFacts, QueueFacts, read_job, read_lane
 from rota.explain.holders import find_holder, holders_of
@@ -15,8 +14,9 @@ from rota.explain.jobs import job_reasons
 from rota.explain.lanes import lane_reasons, queue_reasons, turn_reason
 from rota.explain.sequences import sequence_reasons
 from rota.explain.words import Words, count, unix
-from rota.keys import Keys
-from rota.scripting import Operation
+from rota.script import stubs
+from rota.script.keys import Keys
+from rota.script.loader import Operation
 
 LOOKS = 3
 """How often a running job is looked for: it may end, or change hands, meanwhile."""
@@ -44,7 +44,7 @@ class Explainer:
     def job(self, id: str, *, shell: Sequence[str] = ()) -> Operation[Explanation | None]:
         """None where there is no such job: never enqueued, or done."""
         for _ in range(LOOKS):
-            answer = read_job((yield from scripts.explain_job(self._keys, id=id)))
+            answer = read_job((yield from stubs.explain_job(self._keys, id=id)))
             job = answer.job
             if job is None or job.state != "running" or job.consumer is not None:
                 break
@@ -61,7 +61,7 @@ class Explainer:
         return _explanation("job", id, job.state, reasons, answer.queue, answer.lane)
 
     def lane(self, lane: str, *, shell: Sequence[str] = ()) -> Operation[Explanation]:
-        answer = read_lane((yield from scripts.explain_lane(self._keys, lane=lane)))
+        answer = read_lane((yield from stubs.explain_lane(self._keys, lane=lane)))
         holders = yield from self._holders(answer.lane)
         words = Words(self._keys.queue, answer.queue.now, shell)
         reasons = decisive_first(_lane_reasons(words, answer, holders))

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from rota.names import text_of
+from rota.values.names import text_of
 
 
 class QueueFacts(msgspec.Struct, frozen=True):

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from rota import scripts
 from rota.explain.facts import ConsumerFacts, Holder
-from rota.keys import Keys
-from rota.names import text_of
-from rota.scripting import Operation, Packed, together
+from rota.script import stubs
+from rota.script.keys import Keys
+from rota.script.loader import Operation, Packed, together
+from rota.values.names import text_of
 
 LOOKED_AT = 1000
 """Consumers a page that are asked for one job."""
@@ -30,7 +30,7 @@ def find_holder(keys: Keys, id: str) -> Operation[ConsumerFacts | None]:
     """The consumer that holds a running job; None where none does any more."""
     cursor = "0"
     while True:
-        after, found = yield from scripts.holder_page(keys, id=id, cursor=cursor, limit=LOOKED_AT)
+        after, found = yield from stubs.holder_page(keys, id=id, cursor=cursor, limit=LOOKED_AT)
         for consumer, name, lease in found:
             return ConsumerFacts(
                 text_of(consumer), text_of(name), None if lease < 0 else float(lease)
@@ -45,7 +45,7 @@ def holders_of(keys: Keys, lane: str, permits: int) -> Operation[list[Holder]]:
     found: list[Holder] = []
     wanted, cursor = min(permits, MOST_HOLDERS), "0"
     while True:
-        _, after, rows = yield from scripts.consumers_page(keys, cursor=cursor, limit=LISTED)
+        _, after, rows = yield from stubs.consumers_page(keys, cursor=cursor, limit=LISTED)
         busy = [(text_of(id), text_of(name)) for id, _, name, held, _ in rows if held > 0]
         for start in range(0, len(busy), AT_ONCE):
             if len(found) < wanted:
@@ -65,7 +65,7 @@ def _held_by(
     while cursors and sum(map(len, held.values())) < wanted:
         pages = yield from together(
             [
-                scripts.held_page(keys, consumer=id, lane=lane, cursor=cursor, limit=JOBS)
+                stubs.held_page(keys, consumer=id, lane=lane, cursor=cursor, limit=JOBS)
                 for id, cursor in cursors.items()
             ]
         )
@@ -95,7 +95,7 @@ def _entries(consumer: str, name: str, held: Sequence[Held]) -> list[Holder]:
 def _with_tasks(keys: Keys, holders: list[Holder]) -> Operation[list[Holder]]:
     if not holders:
         return []
-    tasks = yield from scripts.tasks_of(keys, ids=Packed([one.job for one in holders]))
+    tasks = yield from stubs.tasks_of(keys, ids=Packed([one.job for one in holders]))
     return [
         msgspec.structs.replace(one, task=task) for one, task in zip(holders, tasks, strict=True)
     ]

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rota.explain.facts import ConsumerFacts
-from rota.failure import headline
-from rota.model import read_note
-from rota.names import visible
-from rota.timing import duration
+from rota.values.failure import headline
+from rota.values.model import read_note
+from rota.values.names import visible
+from rota.values.timing import duration
 
 LEFT_OPEN = "…"
 """Stands in a command for what is left to who reads it."""

@@ -17,7 +17,7 @@ from prometheus_client.core import (
 )
 
 from rota.errors import ConfigError
-from rota.meter import Histogram
+from rota.observe.meter import Histogram
 from rota.queue import Queue
 
 Kind = Literal["gauge", "counter", "histogram"]

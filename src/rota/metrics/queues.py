@@ -14,16 +14,17 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
-from rota import config, health
-from rota.census import MAX_TOP, Census
+from rota import health
 from rota.connection import Client
 from rota.errors import ConfigError, RotaError
 from rota.health import Check, Health
 from rota.metrics.catalogue import OF_QUEUES, Families, labels_of
-from rota.model import QueueInfo
 from rota.queue import Queue
-from rota.telling import Logger
-from rota.timing import Sparingly
+from rota.store.census import MAX_TOP, Census
+from rota.values import config
+from rota.values.model import QueueInfo
+from rota.values.telling import Logger
+from rota.values.timing import Sparingly
 
 logger = Logger("rota.metrics")
 

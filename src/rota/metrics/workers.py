@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
-from rota.fetcher import Fetcher
-from rota.meter import Meter
 from rota.metrics.catalogue import OF_WORKERS, Families, labels_of
+from rota.observe.meter import Meter
 from rota.queue import Queue
+from rota.work.fetcher import Fetcher
 from rota.worker import Worker
 
 

@@ -6,7 +6,7 @@ limits.py       what lanes and the queue may do
 bulk.py         many jobs at once, by lane
 """
 
-from rota.keys import Keys
+from rota.script.keys import Keys
 from rota.store.bulk import Bulk
 from rota.store.claiming import Claiming
 from rota.store.enqueueing import (

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import cast
 
-from rota import names, scripts
 from rota.errors import ConfigError
-from rota.keys import Keys
-from rota.listing import RetryAnswer
-from rota.model import CancelAnswer, Cancelled, Moved
-from rota.names import shown
-from rota.scripting import Operation, Packed, together
+from rota.script import stubs
+from rota.script.keys import Keys
+from rota.script.loader import Operation, Packed, together
 from rota.store.limits import note
+from rota.values import names
+from rota.values.listing import RetryAnswer
+from rota.values.model import CancelAnswer, Cancelled, Moved
+from rota.values.names import shown
 
 PAGE = 200
 CONSUMERS_PAGE = 100
@@ -38,7 +39,7 @@ class Bulk:
         """
         total, cursor = 0, ""
         while True:
-            cursor, lanes = yield from scripts.purge_page(self.keys, cursor=cursor, limit=PAGE)
+            cursor, lanes = yield from stubs.purge_page(self.keys, cursor=cursor, limit=PAGE)
             for lane in lanes:
                 total += yield from self.purge(lane)
             if not cursor:
@@ -46,7 +47,7 @@ class Bulk:
 
     def cancel(self, id: str, *, by: str | None) -> Operation[CancelAnswer]:
         """Deletes a job that waits or is delayed; flags one in flight."""
-        answer = yield from scripts.cancel(self.keys, id=id, by=note(by, "by") or "")
+        answer = yield from stubs.cancel(self.keys, id=id, by=note(by, "by") or "")
         return cast(CancelAnswer, answer)
 
     def cancel_lane(self, lane: str, *, by: str | None) -> Operation[Cancelled]:
@@ -65,7 +66,7 @@ class Bulk:
         target = _other_lane(lane, to)
         moved, cursor = 0, MOVE_START
         while True:
-            cursor, page, left = yield from scripts.move(
+            cursor, page, left = yield from stubs.move(
                 self.keys, source=lane, target=target, cursor=cursor, limit=PAGE
             )
             moved += page
@@ -78,7 +79,7 @@ class Bulk:
         for _ in range(PRIORITY_SWEEPS):
             changed, cursor = 0, PRIORITY_START
             while cursor:
-                cursor, page = yield from scripts.reprioritize(
+                cursor, page = yield from stubs.reprioritize(
                     self.keys, lane=lane, priority=number, cursor=cursor, limit=PAGE
                 )
                 changed += page
@@ -89,25 +90,25 @@ class Bulk:
 
     def retry(self, id: str) -> Operation[RetryAnswer]:
         """Replays a dead job, lets a delayed one fall due now."""
-        answer = yield from scripts.hasten(self.keys, id=id)
+        answer = yield from stubs.hasten(self.keys, id=id)
         if answer == "dead":
-            (replayed,) = yield from scripts.replay(self.keys, ids=Packed([id]))
+            (replayed,) = yield from stubs.replay(self.keys, ids=Packed([id]))
             return replayed
         return cast(RetryAnswer, answer)
 
     def skip(self, lane: str, key: str, *, by: str | None) -> Operation[str | None]:
         """Lets a sequence go on past the job that stops it, and says which; None: nothing did."""
         asker = note(by, "by") or ""
-        found = yield from scripts.sequence_info(self.keys, lane=lane, key=key)
+        found = yield from stubs.sequence_info(self.keys, lane=lane, key=key)
         if found is None or found.head is None or found.state == "ready":
             return None
-        answer = yield from scripts.skip(self.keys, lane=lane, key=key, id=found.head, by=asker)
+        answer = yield from stubs.skip(self.keys, lane=lane, key=key, id=found.head, by=asker)
         return found.head if answer == "ok" else None
 
     def _empty(self, lane: str, total: str) -> Operation[int]:
         count, more = 0, True
         while more:
-            more, deleted = yield from scripts.purge(self.keys, lane=lane, limit=PAGE, total=total)
+            more, deleted = yield from stubs.purge(self.keys, lane=lane, limit=PAGE, total=total)
             count += deleted
         return count
 
@@ -115,7 +116,7 @@ class Bulk:
         """Asks every consumer for the lane's jobs it holds; how many were flagged."""
         asked, cursor = 0, "0"
         while True:
-            _, after, rows = yield from scripts.consumers_page(
+            _, after, rows = yield from stubs.consumers_page(
                 self.keys, cursor=cursor, limit=CONSUMERS_PAGE
             )
             cursor = after.decode()
@@ -131,7 +132,7 @@ class Bulk:
         while places:
             pages = yield from together(
                 [
-                    scripts.cancel_running(
+                    stubs.cancel_running(
                         self.keys,
                         consumer=consumer,
                         lane=lane,

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
-from rota import scripts
-from rota.keys import Keys
-from rota.listing import Order
-from rota.model import Answer, Exchanged, Hands, Settlement
-from rota.scripting import Operation, Packed
+from rota.script import stubs
+from rota.script.keys import Keys
+from rota.script.loader import Operation, Packed
+from rota.values.listing import Order
+from rota.values.model import Answer, Exchanged, Hands, Settlement
 
 PAGE = 200
 BEAT_PAGE = 100
@@ -37,7 +37,7 @@ class Claiming:
     keys: Keys
 
     def join(self, consumer: str, *, lease_ms: int, name: str) -> Operation[int]:
-        return (yield from scripts.join(self.keys, consumer=consumer, lease_ms=lease_ms, name=name))
+        return (yield from stubs.join(self.keys, consumer=consumer, lease_ms=lease_ms, name=name))
 
     def leave(self, consumer: str, *, died: bool = False) -> Operation[int]:
         """Ends a lease; returns how many jobs went back to their places.
@@ -46,7 +46,7 @@ class Claiming:
         """
         total, more = 0, True
         while more:
-            more, back, _ = yield from scripts.leave(
+            more, back, _ = yield from stubs.leave(
                 self.keys, consumer=consumer, died=died, limit=PAGE
             )
             total += back
@@ -54,7 +54,7 @@ class Claiming:
 
     def evict(self, consumer: str) -> Operation[int | None]:
         """Ends another's lease; returns how many jobs went back, None where it has no lease."""
-        more, total, known = yield from scripts.leave(
+        more, total, known = yield from stubs.leave(
             self.keys, consumer=consumer, died=False, limit=PAGE
         )
         return total + ((yield from self.leave(consumer)) if more else 0) if known else None
@@ -63,7 +63,7 @@ class Claiming:
         self, consumers: Sequence[str], *, lease_ms: int
     ) -> Operation[list[Hands | None]]:
         """Renews leases; what each of these consumers holds, None where its lease has ended."""
-        reply = yield from scripts.heartbeat(
+        reply = yield from stubs.heartbeat(
             self.keys, lease_ms=lease_ms, consumers=Packed(list(consumers))
         )
         return [Hands(*map(int, hands)) if hands else None for hands in reply]
@@ -91,7 +91,7 @@ class Claiming:
         if any(seconds is not None for seconds in ran):
             took = dict(zip(reversed(done), reversed(ran), strict=True))  # a first one counts
             columns.append([False if took[one] is None else took[one] for one in once])
-        call = scripts.exchange(
+        call = stubs.exchange(
             self.keys,
             consumer=consumer,
             number=number,
@@ -113,12 +113,12 @@ class Claiming:
         answers: list[Answer] = []
         for start in range(0, len(settlements), PAGE):
             rows = [_row(one) for one in settlements[start : start + PAGE]]
-            answers += yield from scripts.settle(self.keys, consumer=consumer, entries=Packed(rows))
+            answers += yield from stubs.settle(self.keys, consumer=consumer, entries=Packed(rows))
         return answers
 
     def start(self, consumer: str, job: str, delivery: str) -> Operation[str]:
         """Marks a job with a death behind it as started; it may be run on `ok` only."""
-        return (yield from scripts.start(self.keys, consumer=consumer, id=job, delivery=delivery))
+        return (yield from stubs.start(self.keys, consumer=consumer, id=job, delivery=delivery))
 
     def held_by(self, consumer: str, *, number: int) -> Operation[dict[str, str] | None]:
         """Raises the consumer's claim number and lists what it holds, job → delivery.
@@ -128,7 +128,7 @@ class Claiming:
         held: dict[str, str] = {}
         cursor = "0"
         while True:
-            status, cursor, pairs = yield from scripts.reconcile_consumer(
+            status, cursor, pairs = yield from stubs.reconcile_consumer(
                 self.keys, consumer=consumer, number=number, cursor=cursor, limit=PAGE
             )
             if status == "lost":
@@ -138,7 +138,7 @@ class Claiming:
                 return held
 
     def pass_on(self, *, beat_ms: int) -> Operation[int]:
-        return (yield from scripts.pass_on(self.keys, beat_ms=beat_ms))
+        return (yield from stubs.pass_on(self.keys, beat_ms=beat_ms))
 
     def beat(self, *, watched_ms: int = 0) -> Operation[float | None]:
         """Keeps the queue's time until nothing more is due; returns seconds to the next thing.
@@ -158,7 +158,7 @@ class Claiming:
         due: float | None = None
         asked = False
         for _ in range(BEATS):
-            more, due, _, asked = yield from scripts.beat(
+            more, due, _, asked = yield from stubs.beat(
                 self.keys, limit=BEAT_PAGE, watched_ms=watched_ms
             )
             if not more:
@@ -167,11 +167,11 @@ class Claiming:
 
     def order(self, consumer: str, word: Order) -> Operation[bool]:
         """Asks the process of a consumer to be quiet or to stop; False where it has no lease."""
-        return bool((yield from scripts.order(self.keys, consumer=consumer, word=word)))
+        return bool((yield from stubs.order(self.keys, consumer=consumer, word=word)))
 
     def orders(self, consumers: Sequence[str]) -> Operation[dict[str, Order]]:
         """What was asked of these consumers, of those of whom something was."""
-        words = yield from scripts.orders_of(self.keys, consumers=Packed(list(consumers)))
+        words = yield from stubs.orders_of(self.keys, consumers=Packed(list(consumers)))
         pairs = zip(consumers, words, strict=True)
         return {consumer: cast(Order, word) for consumer, word in pairs if word}
 
@@ -180,7 +180,7 @@ class Claiming:
         found: dict[str, list[tuple[str, str]]] = {}
         after, cursor = 0, "0"
         while after < len(consumers):
-            after, cursor, rows = yield from scripts.asked_page(
+            after, cursor, rows = yield from stubs.asked_page(
                 self.keys,
                 consumers=Packed(list(consumers)),
                 after=after,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, TypeVar
 
-from rota import scripts
-from rota.config import Durable
 from rota.errors import (
     BatchInterrupted,
     ConfigError,
@@ -18,11 +16,13 @@ from rota.errors import (
     ServerFull,
     ServerTooOld,
 )
-from rota.jobspec import JobSpec
-from rota.keys import Keys
-from rota.model import Enqueued, JobState, Outcome
-from rota.names import shown
-from rota.scripting import Call, Confirm, Operation, Packed, Reply, Tail, Wait
+from rota.script import stubs
+from rota.script.keys import Keys
+from rota.script.loader import Call, Confirm, Operation, Packed, Reply, Tail, Wait
+from rota.values.config import Durable
+from rota.values.jobspec import JobSpec
+from rota.values.model import Enqueued, JobState, Outcome
+from rota.values.names import shown
 
 T = TypeVar("T")
 OnFull = Literal["outcome", "raise", "wait"]
@@ -156,7 +156,7 @@ class Enqueueing:
         With `durable` it returns when the server has confirmed that, and raises NotDurable
         when it did not in time.
         """
-        call = scripts.enqueue(
+        call = stubs.enqueue(
             self.keys,
             atomic=atomic,
             large=any(len(spec.payload) > LARGE_BYTES for spec in specs),

@@ -10,13 +10,14 @@ from typing import Any
 
 import msgspec
 
-from rota import config, limits, names, scripts
 from rota.errors import ConfigError
-from rota.keys import Keys
-from rota.limits import UNSET, Change, Template, Unset, setting
-from rota.names import shown
-from rota.scripting import Call, Operation, together
-from rota.timing import instant, milliseconds, seconds
+from rota.script import stubs
+from rota.script.keys import Keys
+from rota.script.loader import Call, Operation, together
+from rota.values import config, limits, names
+from rota.values.limits import UNSET, Change, Template, Unset, setting
+from rota.values.names import shown
+from rota.values.timing import instant, milliseconds, seconds
 
 PAGE = 200
 SWEEP_PAGE = 100
@@ -42,7 +43,7 @@ class Limits:
         _check_known([change], (yield from together([self._lane_set(lane, change)])))
 
     def _lane_set(self, lane: str, change: Change) -> Call[int]:
-        return scripts.lane_set(self.keys, lane=lane, **asdict(change))
+        return stubs.lane_set(self.keys, lane=lane, **asdict(change))
 
     def pause(
         self,
@@ -53,10 +54,10 @@ class Limits:
         until: datetime | float | None,
     ) -> Operation[None]:
         until_ms = -1 if until is None else instant(until, "until")
-        yield from scripts.pause(self.keys, lane=lane, until_ms=until_ms, why=_why(reason, by))
+        yield from stubs.pause(self.keys, lane=lane, until_ms=until_ms, why=_why(reason, by))
 
     def resume(self, lane: str) -> Operation[bool]:
-        return bool((yield from scripts.resume(self.keys, lane=lane)))
+        return bool((yield from stubs.resume(self.keys, lane=lane)))
 
     def block(
         self, lane: str, delay: float | timedelta, *, reason: str | None, by: str | None
@@ -64,10 +65,10 @@ class Limits:
         """Keeps the lane out of the ring for a time; only ever extends. 0 blocks nothing."""
         ms, why = milliseconds(seconds(delay, "delay")), _why(reason, by)
         if ms > 0:
-            yield from scripts.block(self.keys, lane=lane, ms=ms, why=why)
+            yield from stubs.block(self.keys, lane=lane, ms=ms, why=why)
 
     def unblock(self, lane: str) -> Operation[bool]:
-        return bool((yield from scripts.unblock(self.keys, lane=lane)))
+        return bool((yield from stubs.unblock(self.keys, lane=lane)))
 
     def queue_set(
         self,
@@ -79,7 +80,7 @@ class Limits:
         dead_age: float | timedelta | Unset | None = UNSET,
     ) -> Operation[None]:
         """Changes what holds for the queue, and carries it out as far as a few pages go."""
-        yield from scripts.queue_set(
+        yield from stubs.queue_set(
             self.keys,
             default_ceiling=setting(default_ceiling, config.ceiling),
             default_weight=setting(default_weight, config.weight),
@@ -93,7 +94,7 @@ class Limits:
     def declare_ceiling(self, ceiling: int) -> Operation[None]:
         """Sets the default ceiling that stands in code, unless code has said the same before: then
         what was set since stays."""
-        is_new = yield from scripts.queue_set(
+        is_new = yield from stubs.queue_set(
             self.keys,
             default_ceiling=setting(ceiling, config.ceiling),
             default_weight="",
@@ -107,7 +108,7 @@ class Limits:
 
     def _sweep(self) -> Operation[None]:
         for _ in range(SWEEP_PAGES):
-            more, *_ = yield from scripts.beat(self.keys, limit=SWEEP_PAGE, watched_ms=-1)
+            more, *_ = yield from stubs.beat(self.keys, limit=SWEEP_PAGE, watched_ms=-1)
             if not more:
                 return
 
@@ -118,10 +119,10 @@ class Limits:
     def set_template(self, name: str, **given: object) -> Operation[None]:
         """Makes or changes a template, and carries it out as far as a few pages go."""
         name, change = names.template_name(name), limits.change(**given)
-        known = yield from scripts.templates(self.keys)
+        known = yield from stubs.templates(self.keys)
         if name not in known and len(known) >= MAX_TEMPLATES:
             raise ConfigError(f"expected at most {MAX_TEMPLATES} templates, {shown(name)} is more")
-        yield from scripts.template_set(
+        yield from stubs.template_set(
             self.keys,
             name=name,
             ceiling=change.ceiling,
@@ -132,12 +133,12 @@ class Limits:
         yield from self._sweep()
 
     def drop_template(self, name: str) -> Operation[bool]:
-        was = yield from scripts.template_drop(self.keys, name=names.template_name(name))
+        was = yield from stubs.template_drop(self.keys, name=names.template_name(name))
         yield from self._sweep()
         return bool(was)
 
     def templates(self) -> Operation[dict[str, Template]]:
-        return (yield from scripts.templates(self.keys))
+        return (yield from stubs.templates(self.keys))
 
     def set_lanes(self, given: Mapping[str, Mapping[str, Any]]) -> Operation[None]:
         """Changes many lanes, lane → the keywords of `Lane.set`; all are checked first.
@@ -151,7 +152,7 @@ class Limits:
         }
         wanted = {change.template for change in changes.values()} - {"", "-"}
         if wanted:
-            _check_templates(wanted - (yield from scripts.templates(self.keys)).keys())
+            _check_templates(wanted - (yield from stubs.templates(self.keys)).keys())
         calls = [self._lane_set(lane, change) for lane, change in changes.items()]
         done: list[int] = []
         for start in range(0, len(calls), PAGE):
@@ -162,10 +163,10 @@ class Limits:
         self, *, reason: str | None, by: str | None, until: datetime | float | None = None
     ) -> Operation[None]:
         until_ms = -1 if until is None else instant(until, "until")
-        yield from scripts.gate_shut(self.keys, until_ms=until_ms, why=_why(reason, by))
+        yield from stubs.gate_shut(self.keys, until_ms=until_ms, why=_why(reason, by))
 
     def open_gate(self) -> Operation[bool]:
-        return bool((yield from scripts.gate_open(self.keys)))
+        return bool((yield from stubs.gate_open(self.keys)))
 
 
 def _change_of(lane: object, given: object) -> Change:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from starlette.requests import Request
 
 from rota.errors import ConfigError
-from rota.names import shown
+from rota.values.names import shown
 from rota.web.bounds import Guesses, neighbourhood
 from rota.web.origin import Trust
 

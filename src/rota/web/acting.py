@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
 from rota.errors import RotaError
-from rota.names import shown
+from rota.values.names import shown
 from rota.web.access import Refused
 from rota.web.actions import ACTIONS, Action
 from rota.web.view import View

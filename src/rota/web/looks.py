@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rota.model import LaneInfo, QueueInfo
-from rota.shares import LaneShare, Shares
+from rota.store.shares import LaneShare, Shares
+from rota.values.model import LaneInfo, QueueInfo
 
 KEPT_LANES = 500
 """Lanes a look keeps of each order; with fewer in the queue it has them all."""

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 
 from rota.errors import ConfigError
-from rota.names import shown
+from rota.values.names import shown
 
 UNIX = "unix"
 """Stands among trusted proxies for a peer on a Unix socket, which has no address."""

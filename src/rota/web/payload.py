@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from rota.failure import headline
-from rota.model import JobInfo
-from rota.names import text_of
+from rota.values.failure import headline
+from rota.values.model import JobInfo
+from rota.values.names import text_of
 
 logger = logging.getLogger("rota.web")
 

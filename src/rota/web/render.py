@@ -14,8 +14,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from rota.names import visible
-from rota.timing import duration
+from rota.values.names import visible
+from rota.values.timing import duration
 from rota.web.payload import one_line
 
 DASH = "–"

@@ -15,10 +15,10 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from rota.errors import ConfigError
-from rota.process import told_to_stop
 from rota.web.bounds import SEND_S, neighbourhood
 from rota.web.origin import Trust
 from rota.web.site import Site
+from rota.work.supervisor import told_to_stop
 
 GRACE_S = 3
 """How long requests may go on when it stops."""

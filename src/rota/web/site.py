@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from rota.doctor import Report
 from rota.errors import ConfigError
-from rota.names import shown
 from rota.queue import Queue
+from rota.values.names import shown
 from rota.web.access import Access
 from rota.web.bounds import Tally
 from rota.web.payload import Redact

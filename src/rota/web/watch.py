@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from rota.errors import RotaError
-from rota.model import LaneOrder
 from rota.queue import Queue
-from rota.shares import LaneShare, Shares
+from rota.store.shares import LaneShare, Shares
+from rota.values.model import LaneOrder
 from rota.web.looks import KEPT_LANES, SERIES, LaneLook, LaneRow, Point, Slice, Snapshot
 
 logger = logging.getLogger("rota.web")

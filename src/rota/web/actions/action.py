@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rota import names
 from rota.errors import ConfigError
-from rota.names import shown
+from rota.values import names
+from rota.values.names import shown
 from rota.web.access import Refused
 from rota.web.view import View
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rota.errors import ConfigError
-from rota.limits import Rate
+from rota.values.limits import Rate
 from rota.web.actions.action import (
     Action,
     Form,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rota.explain import Explanation, Reason
 from rota.explain.words import headline_of
-from rota.model import JobInfo
+from rota.values.model import JobInfo
 from rota.web.payload import Redact, shown_error
 from rota.web.view import View
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rota import names
+from rota.values import names
 from rota.web.access import Refused
 from rota.web.pages.explained import as_seen
 from rota.web.payload import shown_payload, with_shown_error

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from rota.listing import job_state
-from rota.model import JobState
+from rota.values.listing import job_state
+from rota.values.model import JobState
 from rota.web.pages.listing import ROWS, asked, jobs_of
 from rota.web.view import View
 

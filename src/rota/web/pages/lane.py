@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rota import names
+from rota.values import names
 from rota.web.looks import LaneRow
 from rota.web.pages.explained import as_seen
 from rota.web.view import View

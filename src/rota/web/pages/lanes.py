@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rota import names
 from rota.errors import ConfigError
-from rota.names import shown, visible
+from rota.values import names
+from rota.values.names import shown, visible
 from rota.web.looks import LaneRow, Slice, Snapshot
 from rota.web.view import View
 from rota.web.watch import ORDERS

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rota import names
-from rota.listing import JobsPage
-from rota.model import JobState
+from rota.values import names
+from rota.values.listing import JobsPage
+from rota.values.model import JobState
 from rota.web.payload import with_shown_error
 from rota.web.view import View
 

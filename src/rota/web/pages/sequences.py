@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rota.failure import headline
-from rota.listing import SequenceInfo, SequencesPage
+from rota.values.failure import headline
+from rota.values.listing import SequenceInfo, SequencesPage
 from rota.web.pages.listing import ROWS, asked, following
 from rota.web.payload import shown_error
 from rota.web.view import View

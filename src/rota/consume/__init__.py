@@ -1,0 +1,1 @@
+"""Claiming and settling, leases and the doorbell: what workers and consumers share."""

@@ -1,0 +1,394 @@
+"""What one consumer holds, and the rules of claiming: numbers, unknown outcomes, lost leases.
+
+Operations without I/O; the worker's loop, the async and the blocking consumer all drive these.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from rota.consume.lease import STRETCHED, TRIPS
+from rota.errors import LeaseLost, PayloadError, RotaError, UnknownTask
+from rota.script.loader import Operation
+from rota.store import Store
+from rota.values import endings
+from rota.values.endings import Failed, burial
+from rota.values.ids import new_nonce
+from rota.values.model import (
+    Answer,
+    Claimed,
+    Exchanged,
+    Hands,
+    Job,
+    Settlement,
+    job_from,
+    process_name,
+)
+
+JOINS = 3
+"""How often a consumer joins at most to find that out; the first call opens a connection, too."""
+
+Decode = Callable[[Job], None]
+"""Fills a job's arguments where its task is known. A PayloadError or UnknownTask says that it can
+never be run; any other error is a failed attempt."""
+
+UNREAD_PAUSE_MS = 1000
+"""How long a job stays away whose record could not be read now, for no fault of the record's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """The server's answer to an exchange, the jobs in it still unread; `delivery` is theirs."""
+
+    reply: Exchanged
+    delivery: str
+
+    @property
+    def lost(self) -> bool:
+        """Whether the lease is gone, and nothing was claimed. What was done may count even so,
+        where nobody had taken its jobs yet."""
+        return self.reply.status == "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A job that cannot be run, how it ends, and why; `job` is None where it cannot be read."""
+
+    job: Job | None
+    what: Settlement
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What an exchange brought: entries that can be run, the server's answer, and the jobs that
+    cannot be run."""
+
+    entries: list[list[Job]]
+    reply: Exchanged
+    refused: Sequence[Refused] = ()
+
+    @property
+    def jobs(self) -> list[Job]:
+        return [job for entry in self.entries for job in entry]
+
+
+class Deliveries:
+    """One consumer's identity and the jobs in its hands.
+
+    Claims are numbered one by one, and the number is the delivery of what they bring. It goes on
+    rising when the consumer starts anew, so a job of a lost lease never passes for one held now.
+
+    A server that has lost what it was told, by a failover or a restored snapshot, may think other
+    jobs in these hands than are. A claim that it refuses as not the next tells so, and otherwise
+    the numbers of `Hands` do.
+    """
+
+    def __init__(self, store: Store, *, lease_ms: int, decode: Decode) -> None:
+        self.id = ""
+        self.held: dict[str, Job] = {}
+        self._store = store
+        self._lease_ms = lease_ms
+        self._decode = decode
+        self._number = 0
+        self._known = 0
+        """The last claim whose jobs are all in its hands, or have left them."""
+        self._joined_at = 0
+        self._failed = 0
+        """The number of the last claim or reconciling that was left unanswered, where all before
+        it are known."""
+        self.unsure = False
+        self._joined = False
+        self._former = ""
+
+    def join(self) -> Operation[tuple[float, float]]:
+        """Starts under a fresh identity; what was held is another's by now. Since when, by the
+        monotonic clock, its lease counts, and for how many seconds: where the server is so far away
+        that the one it should have leaves no time to renew it, longer."""
+        self.held.clear()
+        self.unsure = False
+        self._joined_at, self._known = self._number, 0
+        if self._joined:
+            self._former, self._joined = self.id, False
+        self.id = new_nonce()
+        lease = given = self._lease_ms / 1000
+        for n in range(JOINS):
+            began, given = time.monotonic(), lease
+            ms = round(given * 1000)
+            yield from self._store.join(self.id, lease_ms=ms, name=process_name())
+            took = time.monotonic() - began
+            if took * TRIPS <= given:
+                break
+            if n:
+                lease = max(lease, took * STRETCHED)
+        self._joined = True
+        return began, given
+
+    def leave_former(self) -> Operation[None]:
+        """Ends the lease that was lost, once another is kept. A heartbeat that lay in a server that
+        stood still may have renewed it, and its end would be blamed on its jobs; but who has lost
+        it lives."""
+        former, self._former = self._former, ""
+        if former:
+            with suppress(RotaError):
+                yield from self._store.leave(former)
+
+    def leave(self) -> Operation[int]:
+        """Ends the lease; what is held goes back to its place uncounted."""
+        self.held.clear()
+        return (yield from self._store.leave(self.id))
+
+    def exchange(
+        self, *, want: int, prefetch: int, park: bool, done: Sequence[Job] = ()
+    ) -> Operation[Taken]:
+        """Completes `done` and claims up to `want` entries; what cannot be run is buried.
+
+        Raises LeaseLost, unless all of `done` counts even so. After any other failure the outcome
+        is unknown, and the next call first asks the server what this consumer holds.
+        """
+        unread = yield from self.exchange_unread(want=want, prefetch=prefetch, park=park, done=done)
+        if unread.lost and (not done or "lost" in unread.reply.answers):
+            raise LeaseLost(f"the lease of consumer {self.id} is gone")
+        taken = self._open(unread)
+        if taken.refused:
+            self.unsure = True
+            try:
+                yield from self._store.settle(self.id, [one.what for one in taken.refused])
+            except BaseException:
+                self._failed = int(unread.delivery)
+                raise
+            self.unsure = False
+        # Only now: had burying failed, what came with it would be given back by reconciling.
+        self._hold(taken, unread)
+        return taken
+
+    def exchange_unread(
+        self, *, want: int, prefetch: int, park: bool, done: Sequence[Job] = ()
+    ) -> Operation[Unread]:
+        """As `exchange`, and leaves it to the caller to look whether the lease is lost, to `read`
+        the answer and to settle what is refused. To be read before `reconcile`, which gives back
+        what it does not know."""
+        if self.unsure:
+            yield from self.reconcile()
+        if want > 0:
+            self._number += 1
+            self.unsure = True
+        number = self._number
+        try:
+            reply = yield from self._store.exchange(
+                self.id,
+                number=number,
+                want=want,
+                prefetch=prefetch,
+                park=park,
+                done=[(job.id, job.delivery) for job in done],
+                ran=[job.ran() for job in done] if _charged_by_time(done) else (),
+                within=self._lease_ms / 1000,
+            )
+        except BaseException:
+            if want > 0 and max(self._known, self._joined_at) == number - 1:
+                self._failed = number
+            raise
+        self.let_go(done)
+        self.unsure = reply.status == "stale"
+        return Unread(reply, str(number))
+
+    def read(self, unread: Unread) -> Taken:
+        """Takes what was claimed into its hands; what cannot be run is named, and not held."""
+        taken = self._open(unread)
+        self._hold(taken, unread)
+        return taken
+
+    def settle(self, settlements: Sequence[Settlement]) -> Operation[list[Answer]]:
+        """Ends deliveries, each in its own way; jobs answered are no longer held."""
+        answers = yield from self._store.settle(self.id, settlements)
+        for settlement, answer in zip(settlements, answers, strict=True):
+            job = self._let_go(settlement.id, settlement.delivery)
+            # Also where the answer is `settled`: then an earlier call, unheard, has done it.
+            if job is not None and job.sequence and answer != "lost" and _stops(settlement):
+                self._let_go_behind(job)
+        return answers
+
+    def mark_cancelled(self, asked: Iterable[tuple[str, str]]) -> list[Job]:
+        """Marks held jobs, named with their deliveries; those that were not marked before."""
+        marked = []
+        for id, delivery in asked:
+            job = self.held.get(id)
+            if job is not None and job.delivery == delivery and not job.cancelled:
+                job.cancelled = True
+                marked.append(job)
+        return marked
+
+    def let_go(self, jobs: Iterable[Job]) -> None:
+        """They have ended, or are others' by now."""
+        for job in jobs:
+            self._let_go(job.id, job.delivery)
+
+    def is_held(self, job: Job) -> bool:
+        """Whether this very delivery is in its hands."""
+        return self.held.get(job.id) is job
+
+    def is_of_lost_lease(self, job: Job) -> bool:
+        """Whether it was claimed before the consumer had to start anew."""
+        return int(job.delivery) <= self._joined_at
+
+    def start(self, job: Job) -> Operation[bool]:
+        """Marks a job with a death behind it as started; False: it must not be run."""
+        answer = yield from self._store.start(self.id, job.id, job.delivery)
+        if answer == "lost":
+            raise LeaseLost(f"the lease of consumer {self.id} is gone")
+        return answer == "ok"
+
+    def reconcile(self) -> Operation[list[Job]]:
+        """After an unknown outcome: gives back what it does not know, forgets what is gone, and
+        says what that was."""
+        self._number += 1
+        number = self._number
+        try:
+            found = yield from self._compare(number, raised=number)
+        except BaseException:
+            self._failed = number
+            raise
+        if found is None:
+            raise LeaseLost(f"the lease of consumer {self.id} is gone")
+        _, gone = found
+        self.let_go(gone)
+        self._known = number
+        self.unsure = False
+        return gone
+
+    def agrees(self, hands: Hands) -> bool:
+        """Whether the server seems to think the same jobs in its hands. While calls are on their
+        way the two may differ. From any thread."""
+        return hands == (self._known, len(self.held))
+
+    def compare(self) -> Operation[tuple[int, list[Job]]]:
+        """Gives back what the server thinks in its hands and is not; how many jobs that were, and
+        which are in its hands and not on the server: those are still to be let go.
+
+        From any thread, while claims and settlements go on: it judges only what claims have brought
+        that were answered before, and a settlement of an old delivery changes nothing. Where a
+        claim was left unanswered and no other has followed it settles that too.
+        """
+        raised = self._number + 1  # before it looks: any claim to come is numbered higher
+        if self.unsure and self._failed == raised - 1:
+            found = yield from self._compare(raised, raised=raised)
+        else:
+            found = yield from self._compare(self._known, raised=0)
+        return found or (0, [])
+
+    def _compare(self, newest: int, *, raised: int) -> Operation[tuple[int, list[Job]] | None]:
+        """Of deliveries up to `newest`; None where the lease is gone."""
+        id, known, before = self.id, self._known, self.held.copy()
+        on_server = yield from self._store.held_by(id, number=raised)
+        if on_server is None:
+            return None
+        held = self.held.copy()
+        unknown = [
+            Settlement(job, delivery, "release", unstarted=int(delivery) > known)
+            for job, delivery in on_server.items()
+            if int(delivery) <= newest and (job not in held or held[job].delivery != delivery)
+        ]
+        if unknown:
+            yield from self._store.settle(id, unknown)
+            # What was taken behind them in their sequences has gone back as well.
+            on_server = (yield from self._store.held_by(id, number=0)) or {}
+        gone = [
+            job
+            for job in before.values()
+            if on_server.get(job.id) != job.delivery and self.is_held(job)
+        ]
+        return len(unknown), gone
+
+    def _let_go(self, id: str, delivery: str) -> Job | None:
+        job = self.held.get(id)
+        if job is None or job.delivery != delivery:
+            return None
+        return self.held.pop(id, None)
+
+    def _let_go_behind(self, job: Job) -> None:
+        """The server has given back what was taken behind the job in its sequence."""
+        for other in self.held.copy().values():
+            if other.sequence == job.sequence and other.place > job.place:
+                self.held.pop(other.id, None)
+
+    def _hold(self, taken: Taken, unread: Unread) -> None:
+        self.held.update([(job.id, job) for entry in taken.entries for job in entry])
+        if unread.reply.status == "ok":
+            self._known = int(unread.delivery)
+
+    def _open(self, unread: Unread) -> Taken:
+        """The jobs that can be run, and how those end that cannot: dead, their bytes kept."""
+        entries: list[list[Job]] = []
+        refused: list[Refused] = []
+        delivery, now = unread.delivery, unread.reply.now
+        for claimed in unread.reply.entries:
+            entry: list[Job] = []
+            for one in claimed:
+                job, why = self._read(one, delivery, now)
+                if why is not None:
+                    what = _refusal(one.id, delivery, job, why)
+                    stops = _stops(what)
+                    if stops and entry:
+                        # It may stop its sequence only when it is the head: next time.
+                        what = Settlement(one.id, delivery, "release", unstarted=True)
+                    refused.append(Refused(job, what, _text(why)))
+                    if stops:
+                        break  # the server gives back what was taken behind it
+                elif job is not None:
+                    job.begin()
+                    entry.append(job)
+            if entry:
+                entries.append(entry)
+        return Taken(entries, unread.reply, refused)
+
+    def _read(
+        self, claimed: Claimed, delivery: str, now: int
+    ) -> tuple[Job | None, str | Failed | None]:
+        """The job, and why it cannot be run: ever, or this time."""
+        try:
+            job = job_from(claimed, delivery)
+        except PayloadError as error:
+            return None, str(error)
+        except Exception as error:
+            return None, Failed.by(error)
+        if job.expires is not None and job.expires <= now:
+            return job, "expired before it was started"
+        try:
+            self._decode(job)
+        except (PayloadError, UnknownTask) as error:
+            return job, f"{type(error).__name__}: {error}"
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a validator is another's code, as a handler is
+            return job, Failed.by(error)
+        return job, None
+
+
+def _charged_by_time(jobs: Sequence[Job]) -> bool:
+    """By a list, not by `any`: it is on the way from one answer to the next question, and the
+    server waits meanwhile."""
+    return bool([job for job in jobs if job.charge == "time"])
+
+
+def _refusal(id: str, delivery: str, job: Job | None, why: str | Failed) -> Settlement:
+    """What can never be run is buried; what failed may be tried again."""
+    if not isinstance(why, Failed):
+        return burial(id, delivery, why, hold=job is not None and job.on_dead == "hold")
+    if job is None:  # of its attempts nothing is known
+        return Settlement(id, delivery, "release", UNREAD_PAUSE_MS, unstarted=True)
+    return endings.settlement(job, why)
+
+
+def _text(why: str | Failed) -> str:
+    return why.error or "" if isinstance(why, Failed) else why
+
+
+def _stops(settlement: Settlement) -> bool:
+    """Whether this ending gives back what the same consumer took behind the job."""
+    if settlement.action == "bury":
+        return settlement.hold
+    return settlement.action not in ("complete", "cancel")

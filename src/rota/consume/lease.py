@@ -1,0 +1,507 @@
+"""Keeping leases: one thread of a process renews them all, and beats for their queues.
+
+It has an event loop and connections of its own, so that neither a handler that blocks the worker's
+loop nor a full pool costs a lease, and a server that does not answer holds up nobody but its own
+queues. Leases also end by this process's own clock, counted from when the last acknowledged renewal
+was *sent*: the server may have given the jobs away by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar, cast
+
+from rota.connection import AsyncClient
+from rota.link import Link
+from rota.observe.meter import CALL_BOUNDS, Histogram
+from rota.script.loader import Operation, Reply, Request
+from rota.values.listing import Order
+from rota.values.model import Hands, Job
+from rota.values.telling import Logger, safely
+from rota.values.timing import Sparingly
+
+T = TypeVar("T")
+logger = Logger("rota.lease")
+
+RENEWALS_PER_LEASE = 3
+FIRST_BEAT = 0.4
+"""By when of its shortest lease a keeper beats for the first time: a queue without a beat for half
+a lease passes for one whose server was away."""
+RETRY_PAUSE_S = 0.5
+LEAST_PATIENCE_S = 0.5
+REPLY_TIMEOUT_S = 10.0
+MOST_FAILURES = 16
+"""From then on a call's patience grows no more."""
+WATCH_S = 1.0
+CONNECTIONS = 4
+"""The most that a process opens to one server for its leases."""
+TRIPS = 10
+"""How many round trips a lease must be long: a renewal begins when a third of it is over, and takes
+about six over a new connection."""
+STRETCHED = 12
+"""How many round trips a lease lasts that was too short for them."""
+MEASURED = 3
+DOUBTS = 2
+"""How many heartbeats in a row must find other hands than the consumer's own, until they are
+compared: what is on its way lets them differ as well."""
+
+
+class Hold(Protocol):
+    """What a keeper asks of a consumer's deliveries, from its thread."""
+
+    def agrees(self, hands: Hands) -> bool: ...
+
+    def compare(self) -> Operation[tuple[int, list[Job]]]: ...
+
+
+@dataclass(slots=True)
+class _Lease:
+    wanted: float
+    seconds: float
+    deadline: float
+    hold: Hold
+    on_lost: Callable[[str], object]
+    on_gone: Callable[[list[Job]], object]
+    on_asked: Callable[[list[tuple[str, str]]], object]
+    on_order: Callable[[Order], object]
+    doubts: int = 0
+
+
+class _Thread:
+    """The process's. It runs while a keeper has leases or someone watches.
+
+    Each keeper has a task in its loop, each server one client. Whatever ends of these while it
+    is needed, the thread itself included, is begun anew.
+    """
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """In a child process, which has no thread yet."""
+        self._lock = threading.Lock()
+        self._keepers: set[LeaseKeeper] = set()
+        self._watches: Counter[Callable[[], None]] = Counter()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def serve(self, keeper: LeaseKeeper) -> None:
+        with self._lock:
+            self._keepers.add(keeper)
+            self._start()
+        self.wake(keeper)
+
+    def watch(self, look: Callable[[], None]) -> None:
+        with self._lock:
+            self._watches[look] += 1
+            self._start()
+
+    def unwatch(self, look: Callable[[], None]) -> None:
+        with self._lock:
+            self._watches -= Counter([look])
+        self.wake(None)
+
+    def _start(self) -> None:
+        if self._thread is None or not self._thread.is_alive():
+            self._loop = None
+            self._thread = threading.Thread(target=self._run, name="rota-lease", daemon=True)
+            self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        thread = self._thread
+        return thread is not None and thread.is_alive()
+
+    def wake(self, keeper: LeaseKeeper | None) -> None:
+        """Something has changed: for a keeper, or for the thread as a whole."""
+        loop = self._loop
+        if loop is not None:
+            try:
+                loop.call_soon_threadsafe(self._stir, keeper)
+            except RuntimeError:
+                pass  # it has just ended; what is still needed begins anew
+
+    def _stir(self, keeper: LeaseKeeper | None) -> None:
+        if keeper is not None:
+            keeper.changed.set()
+        self._changed.set()
+
+    # ── the thread ──────────────────────────────────────────────────────────────────────────
+
+    def _run(self) -> None:
+        this = threading.current_thread()
+        while self._thread is this:
+            try:
+                asyncio.run(self._serve(this))
+            except BaseException as error:  # a SystemExit of somebody's log filter, for instance
+                logger.error("the thread that keeps leases failed, it begins anew: %r", error)
+                time.sleep(RETRY_PAUSE_S)
+
+    async def _serve(self, this: threading.Thread) -> None:
+        clients: dict[object, AsyncClient] = {}
+        tasks: dict[LeaseKeeper, asyncio.Task[None]] = {}
+        servers: dict[LeaseKeeper, object] = {}
+        closing: set[asyncio.Task[None]] = set()
+        self._changed = changed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        try:
+            while True:
+                with self._lock:
+                    self._keepers = {one for one in self._keepers if one.is_needed}
+                    if not self._keepers and not self._watches:
+                        self._thread = self._loop = None
+                        return
+                    keepers, looks = list(self._keepers), list(self._watches)
+                for keeper in keepers:
+                    task = tasks.get(keeper)
+                    if task is None or task.done():
+                        server = servers[keeper] = keeper.link.server
+                        client = clients[server] = clients.get(server) or _client(keeper.link)
+                        tasks[keeper] = asyncio.create_task(keeper.keep(client))
+                for keeper in tasks.keys() - keepers:
+                    servers.pop(keeper, None)
+                    tasks.pop(keeper).cancel()
+                for server in clients.keys() - {servers[keeper] for keeper in keepers}:
+                    closing.add(asyncio.create_task(clients.pop(server).close()))
+                closing = {task for task in closing if not task.done()}
+                for look in looks:
+                    with safely:
+                        look()
+                await _wait(changed, WATCH_S)
+        finally:
+            for task in tasks.values():
+                task.cancel()
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
+            closing.update(asyncio.create_task(client.close()) for client in clients.values())
+            await asyncio.gather(*closing, return_exceptions=True)
+
+
+def _client(link: Link) -> AsyncClient:
+    """One for all queues of a server."""
+    return link.own_async_client(reply_timeout=REPLY_TIMEOUT_S, resend=False, size=CONNECTIONS)
+
+
+_thread = _Thread()
+os.register_at_fork(after_in_child=_thread.forget)
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(max(0.0, seconds)):
+            await event.wait()
+    except TimeoutError:
+        pass
+    event.clear()
+
+
+class LeaseKeeper:
+    """Renews the leases of a process's consumers in one queue, beats, and compares hands.
+
+    `on_lost` is called from the thread, once, when a lease has ended, with the identity that held
+    it: by then the consumer may have started anew under another. `on_gone` is called with jobs that
+    were in the consumer's hands and are not by the server's word; `on_asked`, at every beat, with
+    the jobs in its hands (id, delivery) that someone asked to cancel, while there are any;
+    `on_order` likewise with what was asked of its process.
+    """
+
+    def __init__(self, link: Link, *, beat: float) -> None:
+        self.link = link
+        self.changed = asyncio.Event()
+        """Of the task that runs now."""
+        self._beat = beat
+        self._leases: dict[str, _Lease] = {}
+        self._lock = threading.Lock()
+        self._since = time.monotonic()
+        self._lost_last = False
+        self._logs = Sparingly()
+        self.calls = {name: Histogram(CALL_BOUNDS) for name in ("heartbeat", "beat")}
+        """How long the server took to answer, in seconds."""
+        self.renewals = 0
+        self.lost = 0
+        self.errors = 0
+        self._failing = False
+        self._failures = 1  # the first call opens a connection
+        self._took: deque[float] = deque(maxlen=MEASURED)
+
+    def add(
+        self,
+        consumer: str,
+        wanted: float,
+        on_lost: Callable[[str], object],
+        on_gone: Callable[[list[Job]], object],
+        on_asked: Callable[[list[tuple[str, str]]], object],
+        on_order: Callable[[Order], object],
+        *,
+        hold: Hold,
+        since: float,
+        seconds: float,
+    ) -> None:
+        """From now on `consumer`, which joined at `since` (monotonic) for `seconds`, is kept alive.
+
+        Where that is longer than was `wanted`, the server is too far away for that.
+        """
+        lease = _Lease(wanted, seconds, since + seconds, hold, on_lost, on_gone, on_asked, on_order)
+        if seconds > wanted:
+            self._tell_stretched(lease)
+        with self._lock:
+            if not self._leases and not self._lost_last:
+                self._since = time.monotonic()
+            self._lost_last = False
+            self._leases[consumer] = lease
+        _thread.serve(self)
+
+    def remove(self, consumer: str) -> None:
+        with self._lock:
+            if self._leases.pop(consumer, None) is not None:
+                self._lost_last = False
+        _thread.wake(self)
+
+    def lose(self, consumer: str) -> None:
+        """Who holds it has found out that it is lost: it is renewed no more, so that the server can
+        give its jobs to others."""
+        with self._lock:
+            if self._leases.pop(consumer, None) is not None:
+                self._lost_last = True
+                self.lost += 1
+        _thread.wake(self)
+
+    @property
+    def watched_ms(self) -> int:
+        """For how long it has kept leases without a break, those lost meanwhile included."""
+        return round((time.monotonic() - self._since) * 1000)
+
+    def watch(self, look: Callable[[], None]) -> None:
+        """Calls `look` from the thread about once a second."""
+        _thread.watch(look)
+
+    def unwatch(self, look: Callable[[], None]) -> None:
+        _thread.unwatch(look)
+
+    @property
+    def trouble(self) -> str | None:
+        """What is wrong with it, for people; None where all is well, or it has nothing to keep."""
+        if self._leases and not _thread.is_alive:
+            return "its thread has ended"
+        if self._failing:
+            return "the server does not answer it"
+        stretched = [one for one in self._leases.copy().values() if one.seconds > one.wanted]
+        return _stretched(stretched[0]) if stretched else None
+
+    def is_alive(self, consumer: str) -> bool:
+        """Whether the lease still holds by this process's own clock."""
+        lease = self._leases.get(consumer)
+        return lease is not None and time.monotonic() < lease.deadline
+
+    @property
+    def is_needed(self) -> bool:
+        return bool(self._leases)
+
+    # ── its task in the thread's loop ───────────────────────────────────────────────────────
+
+    async def keep(self, client: AsyncClient) -> None:
+        """While there are leases."""
+        self.changed = asyncio.Event()
+        pause = self._period()
+        while self._leases:
+            try:
+                await self._keep(client, pause)
+            except Exception as error:
+                self._log("keeping leases failed, trying again: %s", error)
+                await asyncio.sleep(min(RETRY_PAUSE_S, self._period()))
+                pause = 0.0
+
+    async def _keep(self, client: AsyncClient, pause: float) -> None:
+        now = time.monotonic()
+        next_renewal = now + pause
+        next_beat = now + min(random.uniform(0.2, 1) * self._beat, FIRST_BEAT * self._shortest())
+        while self._leases:
+            now = time.monotonic()
+            if now >= next_renewal:
+                next_renewal = time.monotonic() + await self._renew(client)
+            if now >= next_beat:
+                await self._keep_time(client)
+                # Beats further apart than half a lease would pass for a server that was
+                # away, and jobs that kill their workers would count no deaths.
+                next_beat = time.monotonic() + min(self._beat, self._period())
+            next_renewal = min(next_renewal, time.monotonic() + self._period())
+            await _wait(self.changed, min(next_renewal, next_beat) - time.monotonic())
+
+    def _shortest(self) -> float:
+        with self._lock:
+            return min((lease.seconds for lease in self._leases.values()), default=30.0)
+
+    def _period(self) -> float:
+        return self._shortest() / RENEWALS_PER_LEASE
+
+    async def _call(self, client: AsyncClient, operation: Operation[T]) -> T:
+        try:
+            request = next(operation)
+            while True:
+                request = operation.send(await self._ask(client, request))
+        except StopIteration as end:
+            return cast(T, end.value)
+        finally:
+            operation.close()
+
+    async def _ask(self, client: AsyncClient, request: Request) -> Reply:
+        """With a bound that lets it try again while leases last. It grows with each failure: a call
+        that has to open a connection takes longer."""
+        shortest = self._shortest()
+        patience = max(LEAST_PATIENCE_S, shortest / RENEWALS_PER_LEASE * 2**self._failures)
+        try:
+            async with asyncio.timeout(min(REPLY_TIMEOUT_S, shortest, patience)):
+                reply = await client.run(_asking(request))
+        except TimeoutError as error:
+            self._failures = min(self._failures + 1, MOST_FAILURES)
+            await client.drop_idle()  # what broke one has broken the others, most likely
+            raise TimeoutError(f"{self.link.target.display} does not answer") from error
+        self._failures = 0
+        return reply
+
+    async def _renew(self, client: AsyncClient) -> float:
+        """One round of renewals; seconds until the next."""
+        with self._lock:
+            groups: dict[float, list[str]] = {}
+            for consumer, lease in self._leases.items():
+                groups.setdefault(lease.seconds, []).append(consumer)
+        pause = self._period()
+        for seconds, consumers in groups.items():
+            try:
+                await self._renew_group(client, seconds, consumers)
+            except Exception as error:  # whatever it was: this must go on
+                self._log("renewing leases failed, trying again: %s", error)
+                pause = min(RETRY_PAUSE_S, pause)
+        self._report_lost()
+        self._stretch()
+        for consumer, lease in list(self._leases.items()):
+            if lease.doubts >= DOUBTS:
+                await self._compare(client, consumer, lease)
+        return pause
+
+    async def _renew_group(self, client: AsyncClient, seconds: float, consumers: list[str]) -> None:
+        sent = time.monotonic()
+        answers = await self._call(
+            client, self.link.store.heartbeat(consumers, lease_ms=round(seconds * 1000))
+        )
+        took = time.monotonic() - sent
+        self._took.append(took)
+        self._count("heartbeat", took)
+        with self._lock:
+            for consumer, hands in zip(consumers, answers, strict=True):
+                known = self._leases.get(consumer)
+                if known is not None and hands is not None:
+                    known.deadline = sent + seconds
+                    known.doubts = 0 if known.hold.agrees(hands) else known.doubts + 1
+                elif known is not None:
+                    known.deadline = 0.0
+        self.renewals += sum(hands is not None for hands in answers)
+
+    def _report_lost(self) -> None:
+        now = time.monotonic()
+        with self._lock:
+            lost = [(c, lease) for c, lease in self._leases.items() if lease.deadline <= now]
+            for consumer, _ in lost:
+                del self._leases[consumer]
+            self._lost_last = self._lost_last or bool(lost)
+            self.lost += len(lost)
+        for consumer, lease in lost:
+            logger.warning("the lease of consumer %s is lost", consumer)
+            self._tell(lease.on_lost, consumer)
+
+    def _stretch(self) -> None:
+        """A lease that the round trips leave no time to renew would end, and its jobs would be
+        blamed for it: it is kept for longer than was wanted, as long as that is so."""
+        if len(self._took) < MEASURED:
+            return
+        took, short = min(self._took), []
+        with self._lock:
+            for lease in self._leases.values():
+                if took * TRIPS > lease.seconds:
+                    lease.seconds = took * STRETCHED
+                    short.append(lease)
+                elif took * TRIPS <= lease.wanted:
+                    lease.seconds = lease.wanted
+        for lease in short:
+            self._tell_stretched(lease)
+
+    def _tell_stretched(self, lease: _Lease) -> None:
+        text = _stretched(lease)
+        if self._logs.allows("lease", ValueError(text)):
+            logger.warning("queue %s: %s", self.link.keys.root, text)
+
+    async def _compare(self, client: AsyncClient, consumer: str, lease: _Lease) -> None:
+        try:
+            back, gone = await self._call(client, lease.hold.compare())
+        except Exception as error:
+            self._log("comparing what a consumer holds failed, trying again: %s", error)
+            return
+        if back or gone:
+            logger.warning(
+                "queue %s: its server has lost what it was told, as in a failover: consumer %s "
+                "gives back %d jobs that it held by the server's word only, and lets go of %d that "
+                "others may have",
+                self.link.keys.root,
+                consumer,
+                back,
+                len(gone),
+            )
+        if gone and self._leases.get(consumer) is lease:
+            self._tell(lease.on_gone, gone)
+
+    async def _keep_time(self, client: AsyncClient) -> None:
+        sent = time.monotonic()
+        try:
+            _, asked = await self._call(
+                client, self.link.store.keep_time(watched_ms=self.watched_ms)
+            )
+            self._count("beat", time.monotonic() - sent)
+            if asked:
+                await self._tell_asked(client)
+        except Exception as error:
+            self._log("beat failed, trying again: %s", error)
+
+    async def _tell_asked(self, client: AsyncClient) -> None:
+        """Something was asked: it looks whether of jobs or consumers of this process."""
+        with self._lock:
+            leases = dict(self._leases)
+        asked = await self._call(client, self.link.store.asked(list(leases)))
+        for consumer, jobs in asked.items():
+            self._tell(leases[consumer].on_asked, jobs)
+        orders = await self._call(client, self.link.store.orders(list(leases)))
+        for consumer, word in orders.items():
+            self._tell(leases[consumer].on_order, word)
+
+    def _tell(self, what: Callable[[T], object], told: T) -> None:
+        with safely:
+            try:
+                what(told)
+            except RuntimeError:
+                pass  # its event loop is closed
+
+    def _count(self, call: str, seconds: float) -> None:
+        self.calls[call].observe(seconds)
+        self._failing = False
+
+    def _log(self, message: str, error: Exception) -> None:
+        self.errors += 1
+        self._failing = True
+        if self._logs.allows(message, error):
+            logger.warning(message, error)
+
+
+def _asking(request: Request) -> Operation[Reply]:
+    return (yield request)
+
+
+def _stretched(lease: _Lease) -> str:
+    return (
+        f"a lease of {lease.wanted:g} s is too short for the round trips to its server: "
+        f"it is kept for {lease.seconds:.1f} s"
+    )

@@ -1,0 +1,157 @@
+"""The metronome for threads: consumers of code without an event loop. See `metronome.py`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from rota.connection import Client
+from rota.consume.doorbell import Actions, Doorbell, PassOn, Poke
+from rota.consume.metronome import FIRST_PAUSE_S, HANG_UP_S, MAX_PAUSE_S, SPARE_S, Waiter
+from rota.link import Link
+from rota.values.telling import Logger
+from rota.values.timing import Sparingly
+
+logger = Logger("rota.metronome")
+
+
+class ThreadMetronome:
+    """The driver for threads: consumers of code without an event loop.
+
+    Its blocker is a thread that runs while consumers use it.
+    """
+
+    def __init__(self, link: Link, *, beat: float) -> None:
+        self._link = link
+        self._beat = beat
+        self.bell: Doorbell[Waiter] = Doorbell(beat=beat)
+        self._change = threading.Condition(threading.RLock())
+        self._thread: threading.Thread | None = None
+        self._client: Client | None = None
+        self._parked = False
+        self._pass_wanted = False
+        self._users = 0
+        self._logs = Sparingly()
+
+    def enter(self) -> None:
+        with self._change:
+            self._users += 1
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(
+                    target=self._block, name="rota-metronome", daemon=True
+                )
+                self._thread.start()
+
+    def leave(self) -> None:
+        """One consumer less; with the last the blocker ends."""
+        with self._change:
+            self._users -= 1
+            thread, client = self._thread, self._client
+            if self._users or thread is None:
+                return
+            self._thread = self._client = None
+            self._change.notify_all()
+        deadline = time.monotonic() + self._beat + SPARE_S
+        while thread.is_alive() and time.monotonic() < deadline:
+            if client is not None:
+                client.hang_up()
+            thread.join(HANG_UP_S)
+
+    def sending(self, waiter: Waiter) -> None:
+        with self._change:
+            self.bell.sending(waiter)
+            self._change.notify_all()
+
+    def idle(self, waiter: Waiter, *, due_in: float | None, taken: bool, left: bool) -> None:
+        now = time.monotonic()
+        with self._change:
+            self._do(self.bell.idle(waiter, due_in=due_in, taken=taken, left=left, now=now))
+
+    def busy(self, waiter: Waiter, *, left: bool) -> None:
+        with self._change:
+            self._do(self.bell.busy(waiter, left=left, now=time.monotonic()))
+
+    def gone(self, waiter: Waiter) -> None:
+        with self._change:
+            self._do(self.bell.gone(waiter, now=time.monotonic()))
+
+    def failed(self, waiter: Waiter) -> None:
+        with self._change:
+            self._do(self.bell.failed(waiter, now=time.monotonic()))
+
+    def wait(self, woken: Callable[[], bool], deadline: float) -> bool:
+        """Blocks the calling thread until it was poked; False when the deadline passed first.
+
+        Waiting threads keep the timer between them: whoever sees it come asks for one poke.
+        """
+        with self._change:
+            while not woken():
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                due = self.bell.next_timer()
+                if due is not None and due <= time.monotonic():
+                    self._do(self.bell.timer(time.monotonic()))
+                    continue
+                self._change.wait(left if due is None else min(left, due - time.monotonic()))
+            return True
+
+    def _do(self, actions: Actions[Waiter]) -> None:
+        for action in actions:
+            match action:
+                case Poke():
+                    action.waiter.poke()
+                case PassOn():
+                    self._pass_wanted = True
+                    if self._parked and self._client is not None:
+                        self._client.hang_up()  # the blocker is to pass it on now
+        self._change.notify_all()
+
+    def _block(self) -> None:
+        client = self._link.own_client(reply_timeout=self._beat + SPARE_S, resend=False)
+        this = threading.current_thread()
+        with self._change:
+            if self._thread is this:
+                self._client = client
+        try:
+            self._keep_parked(client, this)
+        finally:
+            client.close()
+
+    def _keep_parked(self, client: Client, this: threading.Thread) -> None:
+        pause = FIRST_PAUSE_S
+        while True:
+            with self._change:
+                while self._thread is this and not (self._pass_wanted or self.bell.wants_park()):
+                    self._change.wait()
+                passing, self._pass_wanted = self._pass_wanted, False
+                if self._thread is not this and not passing:
+                    return
+                self._parked = not passing
+            try:
+                if passing:
+                    beat_ms = round(self._beat * 1000)
+                    client.run(self._link.store.pass_on(beat_ms=beat_ms))
+                    continue
+                rang = client.park(self._link.keys, self._beat)
+            except Exception as error:  # whatever it was: this loop must go on
+                if self._thread is not this or self._pass_wanted:
+                    continue  # hung up
+                self._log(error)
+                self._link.client.drop_idle()
+                time.sleep(pause)
+                pause = min(2 * pause, MAX_PAUSE_S)
+                with self._change:
+                    self._do(self.bell.lost())
+            else:
+                pause = FIRST_PAUSE_S
+                with self._change:
+                    self._do(self.bell.token() if rang else self.bell.beat())
+            finally:
+                self._parked = False
+
+    def _log(self, error: Exception) -> None:
+        if self._logs.allows("doorbell", error):
+            root = self._link.keys.root
+            logger.warning("the doorbell of %s failed, trying again: %s", root, error)

@@ -1,0 +1,5 @@
+"""A queue's way to its server."""
+
+from rota.link.link import Link
+
+__all__ = ["Link"]

@@ -1,0 +1,1 @@
+"""What is told of jobs: log lines and spans."""

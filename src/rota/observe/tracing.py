@@ -1,0 +1,320 @@
+"""Traces: spans of what is sent and what is run, by OpenTelemetry's API (extra `otel`).
+
+Nothing is done, nor imported, unless the application has set up a tracer provider. The messaging
+conventions name the spans and their attributes:
+
+    send QUEUE      producer, around `enqueue`; its context travels in the job's header
+    send QUEUE      client, around `enqueue_many` or a chunk of a stream, with a link to each of
+    create QUEUE    producer, one for each of its jobs
+    process QUEUE   consumer, around each run of the handler, retries included; a trace of its own
+                    with a link to the span that sent the job
+
+Environment: ROTA_TRACE_PARENT=1 makes a run the child of what sent its job, instead of a link;
+ROTA_TRACE_CREATE=0 leaves out `create`: the jobs of a batch carry the context of its `send`.
+A context given by the user (`JobSpec.trace`) is carried as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from functools import lru_cache
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from rota.values.endings import Ending, Failed, Stopped
+from rota.values.failure import REPORT_MAX, brief, headline
+from rota.values.jobspec import JobSpec
+from rota.values.model import Job
+from rota.values.signals import Bury, RateLimited, Release, Retry
+from rota.values.telling import safely
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span, Tracer, TracerProvider
+
+SYSTEM = "rota"
+MAX_LINKS = 128
+"""The most links a batch's span gets: what SDKs keep."""
+
+
+def is_on() -> bool:
+    """Whether the application has set up a tracer provider. It cannot have without an import."""
+    api = sys.modules.get("opentelemetry.trace")
+    if api is not None:
+        with safely:
+            return _has_provider(api)
+    return False
+
+
+def _has_provider(api: ModuleType) -> bool:
+    provider = getattr(api, "get_tracer_provider", None)  # None: it is just being imported
+    if provider is None:
+        return False
+    return not isinstance(provider(), (api.ProxyTracerProvider, api.NoOpTracerProvider))
+
+
+@lru_cache(maxsize=1)
+def _tracer_of(provider: TracerProvider) -> Tracer:
+    return provider.get_tracer(SYSTEM)
+
+
+def _tracer() -> Tracer:
+    from opentelemetry import trace
+
+    return _tracer_of(trace.get_tracer_provider())
+
+
+def _switch(name: str, default: str) -> bool:
+    return os.environ.get(name, default).lower() not in ("0", "false", "no", "off", "")
+
+
+@contextmanager
+def _span(name: str, **how: Any) -> Iterator[Span]:
+    """A span that is the current one meanwhile. Where it cannot be made, one that tells nobody."""
+    from opentelemetry.trace import INVALID_SPAN
+
+    stack = ExitStack()
+    span: Span = INVALID_SPAN
+    with safely:
+        span = stack.enter_context(_tracer().start_as_current_span(name, **how))
+    try:
+        yield span
+    except BaseException as error:
+        with safely:
+            stack.__exit__(type(error), error, error.__traceback__)
+        raise
+    with safely:
+        stack.close()
+
+
+# ── sending ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def sending(queue: str, spec: JobSpec) -> AbstractContextManager[JobSpec]:
+    """Around the sending of one job; what it gives is the job to send."""
+    return _sending(queue, spec) if is_on() else nullcontext(spec)
+
+
+def sending_many(queue: str, specs: Iterable[JobSpec]) -> AbstractContextManager[Iterable[JobSpec]]:
+    """Around the sending of a batch; what it gives are the jobs to send, to be read once."""
+    return _sending_many(queue, specs) if is_on() else nullcontext(specs)
+
+
+@contextmanager
+def _sending(queue: str, spec: JobSpec) -> Iterator[JobSpec]:
+    from opentelemetry.trace import SpanKind
+
+    attributes = _of_spec(queue, "send", "send", spec)
+    with (
+        _span(f"send {queue}", kind=SpanKind.PRODUCER, attributes=attributes) as span,
+        _failing(span),
+    ):
+        yield _carrying(spec, span)
+
+
+@contextmanager
+def _sending_many(queue: str, specs: Iterable[JobSpec]) -> Iterator[Iterable[JobSpec]]:
+    from opentelemetry.trace import SpanKind
+
+    attributes = _of_queue(queue, "send", "send")
+    with (
+        _span(f"send {queue}", kind=SpanKind.CLIENT, attributes=attributes) as span,
+        _failing(span),
+        closing(_created(queue, specs, span)) as created,
+    ):
+        yield created
+
+
+def _created(queue: str, specs: Iterable[JobSpec], batch: Span) -> Generator[JobSpec, None, None]:
+    """Each job with a span of its own, linked from the batch's."""
+    from opentelemetry.trace import SpanKind
+
+    count, each = 0, _switch("ROTA_TRACE_CREATE", "1")
+    try:
+        for spec in specs:
+            count += 1
+            if not each:
+                yield _carrying(spec, batch)
+                continue
+            carrying = spec
+            with safely:
+                span = _tracer().start_span(
+                    f"create {queue}",
+                    kind=SpanKind.PRODUCER,
+                    attributes=_of_spec(queue, "create", "create", spec),
+                )
+                carrying = _carrying(spec, span)
+                span.end()
+                if count <= MAX_LINKS:
+                    batch.add_link(span.get_span_context())
+            yield carrying
+    finally:
+        with safely:
+            batch.set_attribute("messaging.batch.message_count", count)
+
+
+def _carrying(spec: JobSpec, span: Span) -> JobSpec:
+    """The job with the span's context in its header, unless the user gave one."""
+    from opentelemetry.trace import INVALID_SPAN_CONTEXT
+
+    context = INVALID_SPAN_CONTEXT
+    with safely:
+        context = span.get_span_context()
+    if spec.trace is not None or not context.is_valid:
+        return spec
+    trace = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+    return replace(spec, trace=trace)
+
+
+@contextmanager
+def _failing(span: Span) -> Iterator[None]:
+    """The span records an exception by itself; the conventions want its type besides."""
+    try:
+        yield
+    except Exception as error:
+        with safely:
+            span.set_attribute("error.type", type(error).__qualname__)
+        raise
+
+
+# ── running ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def processing(queue: str, job: Job) -> Iterator[Span]:
+    """Around one run of a job's handler, whose spans are its children. Tell it the `end`."""
+    from opentelemetry import trace
+
+    sender = _sender(job.trace)
+    context = trace.get_current_span(sender).get_span_context()
+    attributes = _of_job(queue, job)
+    joined = context.is_valid and _switch("ROTA_TRACE_PARENT", "0")
+    with _span(
+        f"process {queue}",
+        context=sender if joined else _nowhere(),
+        kind=trace.SpanKind.CONSUMER,
+        attributes=attributes,
+        links=[trace.Link(context)] if context.is_valid and not joined else [],
+        record_exception=False,
+        set_status_on_exception=False,
+    ) as span:
+        yield span
+
+
+def end(span: Span, job: Job, ending: Ending) -> None:
+    """Notes how the run ended. Only a failure is an error, not what a handler asks for."""
+    with safely:
+        _note_end(span, job, ending)
+
+
+def _note_end(span: Span, job: Job, ending: Ending) -> None:
+    from opentelemetry.trace import StatusCode
+
+    outcome, kind, error = _outcome(ending)
+    if outcome == "retry" and job.last_attempt:
+        outcome = "bury"
+    span.set_attribute("messaging.rota.outcome", outcome)
+    if kind is None:
+        return
+    message = headline(error)
+    span.set_attribute("error.type", kind)
+    span.set_status(StatusCode.ERROR, message)
+    span.add_event(
+        "exception",
+        {
+            "exception.type": kind,
+            "exception.message": message,
+            "exception.stacktrace": brief(error, REPORT_MAX),
+        },
+    )
+
+
+def _outcome(ending: Ending) -> tuple[str, str | None, str]:
+    """What became of the run; the kind of the error and its text, where it is one."""
+    match ending:
+        case None:
+            return "complete", None, ""
+        case Failed():
+            return "retry", ending.kind, ending.error or ""
+        case Bury():
+            return "bury", "Bury", ending.reason
+        case Retry():
+            return "retry", None, ""
+        case Stopped():
+            return "cancel", None, ""
+        case Release():
+            return "release", None, ""
+        case RateLimited():
+            return "block", None, ""
+
+
+def _nowhere() -> Context:
+    """No parent: a worker in an application would else inherit the span it was started in."""
+    from opentelemetry.context import Context
+
+    return Context()
+
+
+def _sender(trace: str | None) -> Context:
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    carrier = {} if trace is None else {"traceparent": trace}
+    return TraceContextTextMapPropagator().extract(carrier, _nowhere())
+
+
+# ── attributes ──────────────────────────────────────────────────────────────────────────────────
+
+_Attributes = dict[str, str | int]
+
+
+def _of_queue(queue: str, name: str, kind: str) -> _Attributes:
+    return {
+        "messaging.system": SYSTEM,
+        "messaging.operation.name": name,
+        "messaging.operation.type": kind,
+        "messaging.destination.name": queue,
+    }
+
+
+def _of_message(
+    *, lane: str, id: str, task: str, ordering_key: str | None, priority: int
+) -> _Attributes:
+    attributes: _Attributes = {
+        "messaging.destination.partition.id": lane,
+        "messaging.message.id": id,
+        "messaging.rota.task": task,
+    }
+    if ordering_key is not None:
+        attributes["messaging.message.conversation_id"] = ordering_key
+    if priority:
+        attributes["messaging.rota.priority"] = priority
+    return attributes
+
+
+def _of_spec(queue: str, name: str, kind: str, spec: JobSpec) -> _Attributes:
+    return _of_queue(queue, name, kind) | _of_message(
+        lane=spec.lane,
+        id=spec.id,
+        task=spec.task,
+        ordering_key=spec.ordering_key,
+        priority=spec.priority,
+    )
+
+
+def _of_job(queue: str, job: Job) -> _Attributes:
+    return (
+        _of_queue(queue, "process", "process")
+        | _of_message(
+            lane=job.lane,
+            id=job.id,
+            task=job.task,
+            ordering_key=job.ordering_key,
+            priority=job.priority,
+        )
+        | {"messaging.rota.attempt": job.attempt}
+    )

@@ -1,0 +1,1 @@
+"""Arguments of jobs as bytes: what may travel, and how."""

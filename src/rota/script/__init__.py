@@ -1,0 +1,1 @@
+"""The Lua scripts: their loader, typed stubs, keys and replies."""

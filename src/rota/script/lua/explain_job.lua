@@ -1,0 +1,61 @@
+#!lua flags=no-writes
+-- include: clock lists attempt record sequence_name holding limits available consumer_name jobs_held
+-- include: explain
+-- args: id
+-- resend: yes
+-- What an explanation of a job is made of, at one moment.
+-- Reply: a msgpack map {queue, job, lane, sequence, ring}: see lib/page/explain; no job where there is
+-- none; no lane where its record cannot be read (it waits where no consumer holds it); a running job's consumer only where its sequence
+-- tells it.
+local facts = { queue = queue_facts() }
+if redis.call('EXISTS', k_job(id)) == 0 then
+  return packed(facts)
+end
+
+local prefix, said = read_head(id)
+local _, header = read_whole(id)
+header = header or {}
+local lane = header.lane
+local key = lane and (is_ordered(lane) and '' or header.key) or nil
+local job = {
+  id = id,
+  task = text_in(said, 'task'),
+  key = header.key,
+  attempts = count_of(k_attempts, id),
+  deaths = count_of(k_deaths, id),
+  note = redis.call('HGET', k_errors, id) or '',
+  cancelled = redis.call('HGET', k_cancels, id) or nil,
+  dead_since = score_of(k_dead, id),
+  due = prefix and score_of(k_scheduled, place_text(prefix.place) .. id),
+}
+facts.job = job
+if lane then
+  facts.lane = lane_facts(lane)
+  facts.sequence = key and sequence_facts(lane, key)
+  job.rank = redis.call('ZRANK', k_pending(lane), key and '!' .. key or id) or nil
+  job.place = key and redis.call('ZRANK', k_sequence(sequence_of(lane, key)), id) or nil
+end
+
+local function state()
+  if job.dead_since then
+    return 'dead'
+  elseif job.due then
+    return 'delayed'
+  elseif job.place or (job.rank and not key) or not (lane or is_in_hands(id)) then
+    return 'waiting'
+  end
+  return 'running'
+end
+job.state = state()
+
+if job.state == 'running' and facts.sequence and facts.sequence.consumer then
+  local holding = read_holding(sequence_of(lane, key))
+  for i, held in ipairs(holding.jobs) do
+    if held == id then
+      job.consumer, job.behind, job.first = facts.sequence.consumer, i - 1, holding.jobs[1]
+    end
+  end
+elseif job.state == 'waiting' and job.rank then
+  facts.ring = ring_facts(lane, job.rank + (job.place or 0))
+end
+return packed(facts)

@@ -1,0 +1,202 @@
+"""Share received against share due: how fairly the lanes of a queue were served of late.
+
+What is due is the weighted max-min share of all that was charged in the window: a lane whose next
+entry has been kept waiting all through is due its weight's part of what the others leave; one that
+had nothing waiting, or might not be served, got what it wanted, but is not due more than that part.
+In between, a lane is due what it got and its part of the time its next entry has been waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from heapq import nsmallest
+from typing import Literal, get_args
+
+from rota.errors import ConfigError
+from rota.script import stubs
+from rota.script.keys import Keys
+from rota.script.loader import Operation, together
+from rota.values import config
+from rota.values.model import LaneInfo, LaneOrder
+from rota.values.names import shown
+
+ShareOrder = Literal["behind", "waiting", "oldest_wait", "running", "served"]
+
+PAGE = 100
+MAX_LANES = 1_000_000
+NEARLY = 0.9
+"""A lane that was given so much of what its rate allows is held back by its rate."""
+
+
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class LaneShare:
+    """What a lane was given and what was due to it, as parts of what all were charged.
+
+    `ratio` is received / due, None where nothing was due. `behind`: the part of its full share that
+    it lacks, 1 where it was kept waiting all through; below 0 it was given more than was due. The
+    other figures are those of `LaneInfo`.
+    """
+
+    name: str
+    weight: float
+    received: float
+    due: float
+    ratio: float | None
+    behind: float
+    waiting: int
+    running: int
+    served: int
+    oldest_wait: float | None
+    wait_mean: float | None
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """How fairly `lanes` lanes were served: those in the ring or served in the `window` (seconds).
+
+    `index` is Jain's, 1 where all were given the same for their weight, 1/n where one of n was
+    given all: over the lanes that may be served and whose next entry has been available since
+    before the window began. None where there are fewer than two of them, or none was served.
+    """
+
+    index: float | None
+    lanes: int
+    window: float
+    top: list[LaneShare]
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """What is remembered of each lane. `pace`: its charge in a second; `part`: for which part of
+    the window its next entry has been kept waiting; `rank`: the figure it is ordered by."""
+
+    pace: float
+    weight: float
+    part: float
+    rank: float = 0.0
+
+    def due(self, level: float) -> float:
+        return min(level * self.weight, self.pace + level * self.weight * self.part)
+
+    def behind(self, level: float) -> float:
+        return (self.due(level) - self.pace) / (level * self.weight) if level else 0.0
+
+
+class Fairness:
+    """What tells how the lanes of one queue share its turns, bounded."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+
+    def shares(self, limit: int, by: ShareOrder) -> Operation[Shares]:
+        config.whole(limit, 1, MAX_LANES, "limit")
+        if by not in get_args(ShareOrder):
+            known = ", ".join(get_args(ShareOrder))
+            raise ConfigError(f"by: expected one of {known}, given {shown(by)}")
+        lanes, window = yield from self._turns(None if by == "behind" else by)
+        level, total = find_level(lanes.values()), sum(lane.pace for lane in lanes.values())
+
+        def order(item: tuple[str, Turns]) -> tuple[float, str]:
+            name, turns = item
+            return -(turns.behind(level) if by == "behind" else turns.rank), name
+
+        top = nsmallest(limit, lanes.items(), key=order)
+        infos = yield from self._infos([name for name, _ in top])
+        return Shares(
+            index=jain([lane.pace / lane.weight for lane in lanes.values() if lane.part == 1]),
+            lanes=len(lanes),
+            window=window,
+            top=[
+                _share(info, turns, level, total)
+                for info, (_, turns) in zip(infos, top, strict=True)
+            ],
+        )
+
+    def _turns(self, by: LaneOrder | None) -> Operation[tuple[dict[str, Turns], float]]:
+        """Every lane that wants turns or had some, and the window the last were seen in.
+
+        The window grows while the pages are read, so a charge counts as a pace.
+        """
+        lanes: dict[str, Turns] = {}
+        cursor = ""
+        while True:
+            cursor, window, rows = yield from stubs.turns_page(
+                self._keys, cursor=cursor, limit=PAGE
+            )
+            for row in rows:
+                rank = 0.0 if by is None else row.rank(by)
+                pace = row.charged / row.window
+                lanes[row.name] = Turns(pace, row.weight, part_kept_waiting(row), rank)
+            if not cursor:
+                return lanes, window
+
+    def _infos(self, names: list[str]) -> Operation[list[LaneInfo]]:
+        infos: list[LaneInfo] = []
+        for first in range(0, len(names), PAGE):
+            calls = [stubs.lane_info(self._keys, lane=name) for name in names[first : first + PAGE]]
+            infos += yield from together(calls)
+        return infos
+
+
+def part_kept_waiting(lane: LaneInfo) -> float:
+    """0 … 1: for which part of the window its next entry has been available, where it may be
+    served now and its rate is not what holds it back."""
+    if not lane.in_ring or lane.next_wait is None:
+        return 0.0
+    if lane.rate and lane.served + 1 >= NEARLY * lane.window * 1000 / lane.rate.interval_ms:
+        return 0.0
+    return min(1.0, lane.next_wait / lane.window)
+
+
+def find_level(lanes: Collection[Turns]) -> float:
+    """What is due to a lane of weight 1 that wants more than it gets: the level at which all that
+    is due adds up to all that was given."""
+    left, slope = sum(lane.pace for lane in lanes), sum(lane.weight for lane in lanes)
+    if not left:
+        return 0.0
+    # Up to its knee a lane is due its weight's part; beyond, what it got and part of its part.
+    knees = sorted(
+        ((lane.pace / (lane.weight * (1 - lane.part)), lane) for lane in lanes if lane.part < 1),
+        key=lambda pair: pair[0],
+    )
+    for knee, lane in knees:
+        if left <= knee * slope:
+            return left / slope
+        left -= lane.pace
+        slope -= lane.weight * (1 - lane.part)
+    # Summed anew: what is left of a difference of sums may be nothing but rounding.
+    rest = sum(lane.weight * lane.part for lane in lanes)
+    if rest <= ROUNDING * sum(lane.weight for lane in lanes):
+        return knees[-1][0]
+    return left / rest
+
+
+def jain(values: Collection[float]) -> float | None:
+    """(Σx)² / (n Σx²); None for fewer than two values, or where all are 0."""
+    squares = sum(value * value for value in values)
+    if len(values) < 2 or not squares:
+        return None
+    return min(1.0, sum(values) ** 2 / (len(values) * squares))
+
+
+def _share(info: LaneInfo, turns: Turns, level: float, total: float) -> LaneShare:
+    due = turns.due(level)
+    return LaneShare(
+        name=info.name,
+        weight=turns.weight,
+        received=turns.pace / total if total else 0.0,
+        due=due / total if total else 0.0,
+        ratio=turns.pace / due if due else None,
+        behind=turns.behind(level),
+        waiting=info.waiting,
+        running=info.running,
+        served=info.served,
+        oldest_wait=info.oldest_wait,
+        wait_mean=info.wait_mean,
+        state=info.state,
+    )

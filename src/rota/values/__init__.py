@@ -1,0 +1,1 @@
+"""Plain values and the rules they follow; no I/O."""

@@ -1,0 +1,130 @@
+"""Pages of jobs and sequences: what they hold, and the cursors that lead from one to the next."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import msgspec
+
+from rota.errors import ConfigError, PayloadError
+from rota.values.jobspec import Header
+from rota.values.model import JobInfo, JobState, Record, parse_record, read_note
+from rota.values.names import shown, text_of
+
+SequenceState = Literal["ready", "held", "blocked"]
+RetryAnswer = Literal["ok", "none", "running", "waiting", "unreadable"]
+Order = Literal["quiet", "stop"]
+
+Place = list[bytes]
+"""Where a page ends, as its script says it, byte by byte: a name in it may be no text. Empty at the
+start and after the last."""
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(Place).decode
+
+
+@dataclass(frozen=True, slots=True)
+class JobsPage:
+    """Some jobs, and where to go on; `cursor` is None after the last page.
+
+    A page may have fewer jobs than asked for, or none, and yet not be the last: no page looks at
+    more than some thousand jobs, or brings more than a few MiB.
+    """
+
+    jobs: list[JobInfo]
+    cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceInfo:
+    """A sequence as it stands; an ordered lane is one, with the ordering key ''.
+
+    `held`: some of its jobs (`jobs_held`, in order) are in the hands of `held_by` (host:pid).
+    `blocked`: it stays out until `blocked_until` (Unix seconds; None: until someone acts), for
+    `reason`. `head`: the job that comes first, or the one that stops it: with `head_dead` a dead
+    one whose hold ends when it is replayed, discarded or skipped. `waiting` counts the rest.
+    """
+
+    lane: str
+    ordering_key: str
+    state: SequenceState
+    waiting: int
+    head: str | None
+    held_by: str | None
+    jobs_held: list[str]
+    blocked_until: float | None
+    reason: str | None
+    head_dead: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SequencesPage:
+    """Some sequences, and where to go on; a page may be short, as of jobs."""
+
+    sequences: list[SequenceInfo]
+    cursor: str | None
+
+
+def cursor_text(place: Place) -> str | None:
+    """A place as a word that goes anywhere: into a URL, onto a command line."""
+    if not place:
+        return None
+    return base64.urlsafe_b64encode(_pack(place)).decode().rstrip("=")
+
+
+def cursor_place(cursor: object, parts: int) -> Place:
+    """The place a cursor names, empty for None; raises ConfigError."""
+    if cursor is None:
+        return []
+    if isinstance(cursor, str):
+        try:
+            place = _unpack(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        except (ValueError, binascii.Error, msgspec.DecodeError):
+            place = []
+        if len(place) == parts:
+            return place
+    raise ConfigError(f"cursor: expected one that a page gave, given {shown(cursor)}")
+
+
+def job_state(value: object) -> JobState:
+    """Raises ConfigError."""
+    for state in get_args(JobState):
+        if value == state:
+            known: JobState = state
+            return known
+    raise ConfigError(f"state: expected {', '.join(get_args(JobState))}, given {shown(value)}")
+
+
+def job_info(
+    id: str,
+    state: JobState,
+    record: bytes,
+    attempts: int,
+    deaths: int,
+    note: bytes,
+    due: int,
+    worker: bytes = b"",
+) -> JobInfo:
+    """A job from what is kept of it; where the record is damaged, all its bytes are its payload."""
+    try:
+        read = parse_record(record)
+    except PayloadError:
+        read = Record(Header("", ""), 0, 0.0, record)
+    return JobInfo(
+        id=id,
+        state=state,
+        task=read.header.task,
+        lane=read.header.lane,
+        ordering_key=read.header.key,
+        priority=read.header.priority,
+        enqueued_at=read.enqueued_at,
+        payload=read.payload,
+        attempts=attempts,
+        deaths=deaths,
+        error=str(read_note(note).get("error") or "") or None,
+        due=due / 1000 if due else None,
+        worker=text_of(worker) or None,
+    )

@@ -1,0 +1,1 @@
+"""The parts of a worker: fetch, run, settle, watch."""

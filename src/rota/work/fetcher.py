@@ -1,0 +1,359 @@
+"""One queue's loop in a worker: fetches entries for free slots, runs them, settles what ended.
+
+One exchange is in flight at a time. It carries every job completed since the last one and asks
+for as many entries as slots are free, so settlements wait for nothing while the line is idle,
+and travel together when it is busy. What an answer brings is read and started when the next
+exchange is on its way: the server works on that one meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from rota.consume.deliveries import Deliveries, Unread
+from rota.consume.metronome import Metronome
+from rota.errors import LeaseLost, RotaError
+from rota.observe.meter import SILENT, Observer
+from rota.queue import Queue
+from rota.values.listing import Order
+from rota.values.model import Job
+from rota.values.telling import safely
+from rota.work.appetite import Appetite
+from rota.work.arrivals import Arrivals
+from rota.work.contact import Contact
+from rota.work.entries import Entries
+from rota.work.executor import Executor
+from rota.work.membership import LEAVE_S, Membership
+from rota.work.runner import Runner
+from rota.work.settling import Batch, Settling, Tally
+from rota.work.slots import Slots
+
+FIRST_PAUSE_S = 0.05
+MAX_PAUSE_S = 2.0
+CANCEL_S = 0.3
+"""How long a stop waits for handlers it has cancelled."""
+
+
+class Fetcher:
+    """Fetches and runs the jobs of one queue with a share of the worker's slots."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        *,
+        slots: Slots,
+        executor: Executor,
+        lease: float,
+        prefetch: int,
+        state: object,
+        obey: Callable[[Order], None],
+        holding: Callable[[str | None], None],
+        observer: Observer = SILENT,
+    ) -> None:
+        self.queue = queue
+        self._slots = slots
+        self._holding = holding
+        self._prefetch = prefetch
+        self._woken = asyncio.Event()
+        self._waits_for_handlers = True
+        self._metronome: Metronome = queue.station.metronome()
+        self._contact = Contact(queue.name)
+        self._appetite = Appetite(slots, self._metronome, wake=self._woken.set)
+        self._deliveries = Deliveries(
+            queue.link.store, lease_ms=round(lease * 1000), decode=self._decode
+        )
+        self._settling = Settling(queue.name, self._deliveries, wake=self._woken.set)
+        self._membership = Membership(
+            queue,
+            self._deliveries,
+            lease=lease,
+            on_lost=self._on_lost,
+            on_gone=self._on_gone,
+            on_asked=self._on_asked,
+            on_order=obey,
+        )
+        self._runner = Runner(
+            queue.name,
+            executor=executor,
+            find_task=queue.find_task,
+            state=state,
+            end=self._settling.end,
+        )
+        self._entries = Entries(
+            queue.name,
+            runner=self._runner,
+            executor=executor,
+            deliveries=self._deliveries,
+            settling=self._settling,
+            lease_is_over=self._membership.is_over,
+            may_begin=self._may_begin,
+            freed=self._freed,
+        )
+        self._arrivals = Arrivals(
+            self._deliveries, self._entries, self._settling, slots, wake=self._woken.set
+        )
+        self.observer = observer
+
+    # ── life ────────────────────────────────────────────────────────────────────────────────
+
+    async def open(self, *, burst: bool) -> None:
+        """Joins the queue; raises Unavailable where the server cannot be reached."""
+        self._appetite.burst = burst
+        await self._membership.join()
+        self._holding(self._deliveries.id)
+        self._metronome.enter()
+        self._appetite.ask()
+
+    def stop_fetching(self) -> None:
+        """Claims nothing more; what runs goes on."""
+        self._entries.starting = False
+        self._appetite.stop()
+
+    def quieten(self) -> None:
+        """Claims nothing more, and works on; what is held goes on."""
+        self._appetite.quieten()
+
+    async def until_ended(self, grace: float) -> None:
+        """Waits for what runs, at most `grace` seconds."""
+        await self._entries.until_ended(grace)
+
+    async def finish(self) -> None:
+        """What still runs is cancelled and given back.
+
+        Handlers that ignore it are left to themselves: `run` ends without them.
+        """
+        self.cancel_running()
+        await self._entries.until_ended(CANCEL_S)
+        self._waits_for_handlers = False
+        self._woken.set()
+
+    def cancel_running(self) -> None:
+        """Cancels the handlers that run; their jobs go back uncounted."""
+        self._entries.cancel_all()
+
+    async def close(self) -> int:
+        """Leaves the queue; returns how many jobs went back unfinished.
+
+        Raises TimeoutError where the server does not answer.
+        """
+        try:
+            back = await self._membership.leave()
+            self._holding(None)
+            return back
+        finally:
+            self._appetite.failed()
+            with contextlib.suppress(TimeoutError):  # its blocker waits for a frozen server
+                async with asyncio.timeout(LEAVE_S):
+                    await self._metronome.leave()
+
+    def evict(self) -> None:
+        """Leaves from another thread, blocking: for a loop that hangs, and cannot."""
+        client = self.queue.link.own_client(reply_timeout=LEAVE_S, resend=False)
+        try:
+            client.run(self.queue.link.store.leave(self._deliveries.id))
+            self._holding(None)
+        finally:
+            client.close()
+
+    # ── what it tells of itself ─────────────────────────────────────────────────────────────
+
+    @property
+    def tally(self) -> Tally:
+        return self._settling.tally
+
+    @property
+    def running_jobs(self) -> list[Job]:
+        """From any thread."""
+        return self._entries.jobs
+
+    @property
+    def is_quiet(self) -> bool:
+        return self._appetite.quiet
+
+    @property
+    def observer(self) -> Observer:
+        """Who is told what happens to its jobs."""
+        return self._runner.observer
+
+    @observer.setter
+    def observer(self, observer: Observer) -> None:
+        self._runner.observer = self._settling.observer = self._contact.observer = observer
+
+    @property
+    def wakeups(self) -> dict[str, int]:
+        """How often the doorbell woke a consumer of this loop, by cause."""
+        return self._metronome.wakeups
+
+    @property
+    def doorbell_errors(self) -> int:
+        return self._metronome.errors
+
+    def troubles(self) -> dict[str, str | None]:
+        """What is wrong with its parts, by their names; None where all is well."""
+        asks_nobody = self.is_quiet and not self._settling
+        return {
+            "server": None if asks_nobody else self._contact.trouble,
+            "doorbell": self._metronome.trouble,
+            "lease": self._membership.keeper.trouble,
+        }
+
+    # ── the loop ────────────────────────────────────────────────────────────────────────────
+
+    async def run(self) -> None:
+        """Until it fetches no more (stopped, or in a burst all is drained) and nothing runs."""
+        pause = FIRST_PAUSE_S
+        while not self._is_drained():
+            await self._woken.wait()
+            self._woken.clear()
+            try:
+                await self._round()
+                pause = FIRST_PAUSE_S
+            except LeaseLost:
+                self._membership.lose()
+            except RotaError as error:
+                self._contact.failed(error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, MAX_PAUSE_S)
+                self._woken.set()
+            if self._membership.lost:
+                await self._start_anew()
+
+    def _is_drained(self) -> bool:
+        runs = self._waits_for_handlers and self._entries
+        return self._arrivals.are_open() and not (
+            self._appetite.wants_more or runs or self._settling
+        )
+
+    async def _round(self) -> None:
+        """One exchange, if there is anything to settle or a slot to fill."""
+        if self._membership.lost:
+            raise LeaseLost(self._deliveries.id)
+        if self._deliveries.unsure:
+            await self._arrivals.opened()  # what it does not know by then, it gives back
+            self._on_gone(await self.queue.link.run(self._deliveries.reconcile()))
+            self._appetite.failed()
+        batch = self._settling.take()
+        settles = bool(batch)
+        try:
+            if batch.others:
+                await self._settle(batch)
+            want = self._appetite.share(settles=bool(batch))
+            if self._appetite.burst and not want and settles:
+                self._appetite.ask()  # what ended may have made something claimable
+            if not want and not batch:
+                return
+            unread = await self._exchange(want, batch)
+        except BaseException:
+            self._settling.put_back(batch)
+            raise
+        self._settling.completed(batch, unread.reply.answers)
+        if unread.lost:
+            if want:
+                self._appetite.failed(want)
+            raise LeaseLost(self._deliveries.id)
+        await self._arrivals.take(unread)
+        if want and self._appetite.answered(want, unread.reply):
+            await self._beat()
+            self._appetite.ask()
+            self._woken.set()
+
+    async def _settle(self, batch: Batch) -> None:
+        self._contact.asks()
+        answers = await self.queue.link.run(
+            self._deliveries.settle([one.what for one in batch.others])
+        )
+        self._contact.answered("settle")
+        if "lost" in answers:
+            raise LeaseLost(self._deliveries.id)
+        self._settling.settled(batch, answers)
+
+    async def _exchange(self, want: int, batch: Batch) -> Unread:
+        self._appetite.sending(want)
+        self._contact.asks()
+        try:
+            unread = await self.queue.link.run(
+                self._deliveries.exchange_unread(
+                    want=want,
+                    prefetch=self._prefetch,
+                    park=not self._appetite.burst,
+                    done=batch.done,
+                )
+            )
+        except BaseException:
+            if want:
+                self._appetite.failed(want)
+            raise
+        self._contact.answered("exchange")
+        with safely:
+            self.observer.claimed(unread.reply)
+        return unread
+
+    async def _beat(self) -> None:
+        """Brings back what is due now."""
+        watched_ms = self._membership.keeper.watched_ms
+        try:
+            await self.queue.link.run(self.queue.link.store.beat(watched_ms=watched_ms))
+        except RotaError as error:
+            self._contact.failed(error)
+
+    # ── for its entries ─────────────────────────────────────────────────────────────────────
+
+    def _decode(self, job: Job) -> None:
+        task = self.queue.find_task(job.task)
+        job.backoff = task.policy.backoff  # also of a job whose arguments cannot be read now
+        job.args, job.kwargs = task.codec.decode(job.payload)
+
+    async def _may_begin(self, job: Job) -> bool:
+        try:
+            return await self.queue.link.run(self._deliveries.start(job))
+        except LeaseLost:
+            self._membership.lose()
+        except RotaError as error:
+            self._contact.failed(error)
+        return False
+
+    def _freed(self) -> None:
+        """An entry has come to its end. With the last one the loop may."""
+        self._slots.give_back(1)
+        if not self._entries:
+            self._woken.set()
+
+    def _on_asked(self, asked: list[tuple[str, str]]) -> None:
+        """Stops the handlers of these deliveries; what has not begun will not."""
+        self._entries.interrupt(self._deliveries.mark_cancelled(asked))
+
+    def _on_gone(self, jobs: list[Job]) -> None:
+        """By the server's word these are not in its hands: their handlers are stopped, their
+        endings not sent."""
+        self._deliveries.let_go(jobs)
+        self._entries.interrupt(jobs)
+
+    # ── a lost lease ────────────────────────────────────────────────────────────────────────
+
+    def _on_lost(self) -> None:
+        """The jobs are others' now: their handlers are cancelled, their endings not sent."""
+        self._settling.lose()
+        self._contact.dropped()
+        with safely:
+            self.observer.lease_lost()
+        self.cancel_running()
+        self._woken.set()
+
+    async def _start_anew(self) -> None:
+        """Under a fresh identity, as soon as the server can be reached."""
+        self._membership.keeper.lose(self._deliveries.id)
+        await self._arrivals.opened()
+        self._settling.lose()  # also what was on its way when the lease was lost
+        pause = FIRST_PAUSE_S
+        while self._membership.lost and self._appetite.fetching:
+            try:
+                await self._membership.join()
+                self._holding(self._deliveries.id)
+                self._settling.lease_lost = False
+            except RotaError as error:
+                self._contact.failed(error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, MAX_PAUSE_S)
+        self._appetite.failed()
