@@ -16,7 +16,7 @@ from rota.script.loader import Ask, Operation, Packed, Reply, Tail, all_commands
 MEMORY_SHARE = 0.9
 CLOCK_S = 1.0
 CLIENT_COMMANDS = ("BLPOP", "SCRIPT LOAD")
-"""What workers send beside stubs, and cannot do without."""
+"""What workers send beside scripts, and cannot do without."""
 SETTINGS = ("maxmemory-policy", "appendonly", "save", "timeout")
 
 

@@ -49,7 +49,7 @@ def _unreadable(words: Words, job: JobFacts) -> Reason:
         "damaged",
         "Its record is broken: it tells no lane, so where it waits cannot be told.",
         "Its turn, at which it goes to the dead with its bytes; "
-        f"or {words.command('doctor', '--repair')}",
+        f"or {words.command('doctor', options=('--repair',))}",
         detail={"task": job.task},
     )
 

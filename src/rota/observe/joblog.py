@@ -75,9 +75,7 @@ def tell_slowed(queue: str, job: Job) -> None:
     logger.warning(
         "job %s of task %s in lane %s was released without a delay for the third time in a row: "
         "it waits 1 s, and twice as long each time, up to 60 s; rota.Release(delay) says how long",
-        job.id,
-        job.task,
-        job.lane,
+        *map(visible, (job.id, job.task, job.lane)),
         extra=fields(queue, job) | {"outcome": "slowed"},
     )
 
