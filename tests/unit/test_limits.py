@@ -9,6 +9,7 @@ import pytest
 
 from rota.errors import ConfigError
 from rota.values.limits import UNSET, Change, Rate, Template, change, removal
+from rota.values.model import read_note
 
 
 @pytest.mark.parametrize(
@@ -90,3 +91,10 @@ def test_a_template_is_read_back() -> None:
     text = b'{"ceiling":"2","rate":"600.0,20,100,60.0"}'
     assert Template.parse(text) == Template(ceiling=2, rate=Rate(100, per=60, burst=20))
     assert Template.parse(b"{}") == Template()
+
+
+def test_what_is_stored_too_deep_to_be_read_says_nothing() -> None:
+    """It must not hide what it belongs to."""
+    deep = b'{"ceiling":' + b"[" * 100_000
+    assert Template.parse(deep) == Template()
+    assert read_note(deep).keys() == {"error"}

@@ -29,7 +29,7 @@ from rota.values.model import (
 )
 
 JOINS = 3
-"""How often a consumer joins at most to find that out; the first call opens a connection, too."""
+"""How often a consumer joins at most to measure a round trip: the first opens a connection, too."""
 
 Decode = Callable[[Job], None]
 """Fills a job's arguments where its task is known. A PayloadError or UnknownTask says that it can
