@@ -12,9 +12,6 @@
 -- more: there are jobs in flight that someone asked to cancel, or consumers asked to stop)
 local last = tonumber(redis.call('HGET', k_config, 'beat') or 0)
 local keeps_leases = watched_ms >= 0
-if keeps_leases then
-  redis.call('HSET', k_config, 'beat', now)
-end
 if keeps_leases and now < last then
   begin_sweep(false) -- the clock was set back: lanes that wait for their rates are looked at anew
 end
@@ -25,9 +22,16 @@ local more = #jobs == limit or #blocks == limit
 -- From when on the caller was there and nobody beat, which it would have done: the server was away. A
 -- consumer whose lease had more than half to go then was alive as far as anyone knows, and is spared. Who
 -- came later is no witness: all workers may have died of their jobs.
--- All at once: the next page of this beat finds no silence before it.
+-- Until all are judged no beat is noted, so that the next page of this one finds the same silence.
 local silent_from = math.max(last, now - watched_ms)
-local over = keeps_leases and redis.call('ZRANGEBYSCORE', k_consumers, '(-inf', now, 'WITHSCORES') or {}
+local over = keeps_leases
+    and redis.call('ZRANGEBYSCORE', k_consumers, '(-inf', now, 'WITHSCORES', 'LIMIT', 0, limit)
+  or {}
+if #over == 2 * limit then
+  more = true
+elseif keeps_leases then
+  redis.call('HSET', k_config, 'beat', now)
+end
 for i = 1, #over, 2 do
   local consumer, deadline = over[i], tonumber(over[i + 1])
   local lease = tonumber(attempt('HGET', k_consumer(consumer), '!lease') or 0) or 0
