@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import rota
-from rota.connection.faults import Refused
+from rota.connection.faults import NobodyThere
 from rota.connection.protocol import BOUNDS, deliver
 from rota.connection.route import Route
 from rota.connection.steps import Embedded, Pause, Send
@@ -362,7 +362,7 @@ def test_only_an_embedded_server_that_refuses_is_begun_anew(url: str, goes_on: b
     assert isinstance(step, Send)
     if not goes_on:
         with pytest.raises(rota.Unavailable, match="cannot be reached"):
-            steps.throw(Refused("nobody is there"))
+            steps.throw(NobodyThere("nobody is there"))
         return
-    assert isinstance(steps.throw(Refused("nobody is there")), Pause)
+    assert isinstance(steps.throw(NobodyThere("nobody is there")), Pause)
     assert isinstance(steps.send(None), Embedded)

@@ -17,7 +17,7 @@ from rota.connection.blocking import EmbeddedUse, connection_options
 from rota.connection.faults import NotSent, Stranger, has_refusal, lost, nobody, not_sent, refusal
 from rota.connection.protocol import BOUNDS, Bounds, answer, park
 from rota.connection.route import route_to
-from rota.connection.sharing import Idle, Shared
+from rota.connection.sharing import Idle, Rooms, Shared
 from rota.connection.steps import (
     HEDGE_S,
     ROOMS,
@@ -25,7 +25,6 @@ from rota.connection.steps import (
     Embedded,
     Pause,
     Race,
-    Room,
     Send,
     Steps,
     Terms,
@@ -44,13 +43,11 @@ _HungUp = RuntimeError
 
 
 class _Pool:
-    """Idle connections per address of one loop; at most `size` in use in each room of an address:
-    a node that stands still holds up no other."""
+    """Idle connections per address of one loop, and how many are in use."""
 
     def __init__(self, target: Target, size: int) -> None:
         self._target = target
-        self._size = size
-        self._rooms: dict[tuple[Address, Room], asyncio.Semaphore] = {}
+        self._rooms = Rooms(asyncio.Semaphore, size)
         self.users: WeakSet[AsyncClient] = WeakSet()
         self._idle: Idle[Wire] = Idle()
         self._timer: asyncio.TimerHandle | None = None
@@ -77,7 +74,7 @@ class _Pool:
 
     async def send(self, step: Send) -> list[Reply]:
         address, terms = step.address, step.terms
-        room = self._room(address, terms.room)
+        room = self._rooms.of(address, terms.room)
         if room.locked():
             await _wait_for(room, terms)
         else:
@@ -111,13 +108,6 @@ class _Pool:
             return replies
         finally:
             room.release()
-
-    def _room(self, address: Address, name: Room) -> asyncio.Semaphore:
-        found = self._rooms.get((address, name))
-        if found is None:
-            most = min(self._size, ROOMS[name])
-            found = self._rooms[address, name] = asyncio.Semaphore(most)
-        return found
 
     def _watch(self) -> None:
         """Has those closed that stay idle."""

@@ -28,7 +28,7 @@ from rota.connection import sharing
 from rota.connection.faults import NotSent, Stranger, has_refusal, lost, nobody, not_sent, refusal
 from rota.connection.protocol import BOUNDS, Bounds, answer, park
 from rota.connection.route import route_to
-from rota.connection.sharing import Idle, Shared
+from rota.connection.sharing import Idle, Rooms, Shared
 from rota.connection.steps import (
     HEDGE_S,
     ROOMS,
@@ -37,7 +37,6 @@ from rota.connection.steps import (
     Embedded,
     Pause,
     Race,
-    Room,
     Send,
     Step,
     Steps,
@@ -102,34 +101,24 @@ class EmbeddedUse:
 
 
 class _Pool:
-    """Idle connections per address; at most `size` in use in each room of an address, a caller
-    waits for one. A node that stands still holds up no other."""
+    """Idle connections per address; a caller waits for one where too many are in use."""
 
     def __init__(self, target: Target, size: int) -> None:
         self._target = target
-        self._size = size
-        self._rooms: dict[tuple[Address, Room], threading.Semaphore] = {}
+        self._rooms = Rooms(threading.Semaphore, size)
         self._idle: Idle[Any] = Idle()
         self._busy: set[Any] = set()
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
 
     def send(self, step: Send) -> list[Reply]:
-        room = self._room(step.address, step.terms.room)
+        room = self._rooms.of(step.address, step.terms.room)
         if not room.acquire(timeout=max(0.0, step.terms.until - time.monotonic())):
             raise NotSent("no connection became free")
         try:
             return self._send(step)
         finally:
             room.release()
-
-    def _room(self, address: Address, name: Room) -> threading.Semaphore:
-        with self._lock:
-            found = self._rooms.get((address, name))
-            if found is None:
-                most = min(self._size, ROOMS[name])
-                found = self._rooms[address, name] = threading.Semaphore(most)
-            return found
 
     def _send(self, step: Send) -> list[Reply]:
         address, terms = step.address, step.terms

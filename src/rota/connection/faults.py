@@ -16,7 +16,7 @@ class NotSent(Unavailable):
     """The call never left: no connection could be had. Sending again is always safe."""
 
 
-class Refused(NotSent):
+class NobodyThere(NotSent):
     """Nobody serves there, or nobody we trust: the address may be wrong."""
 
 
@@ -30,9 +30,9 @@ class Stranger(Lost):
 
 def nobody(troubles: Sequence[Unavailable]) -> Unavailable:
     """The fault of a question that nobody has answered."""
-    wrong = all(isinstance(one, Refused | Stranger) for one in troubles)
+    wrong = all(isinstance(one, NobodyThere | Stranger) for one in troubles)
     sure = [one for one in troubles if not isinstance(one, NotSent | Lost)]
-    return sure[0] if sure else (Refused if wrong else NotSent)(str(troubles[-1]))
+    return sure[0] if sure else (NobodyThere if wrong else NotSent)(str(troubles[-1]))
 
 
 _MAY_PASS = (
@@ -50,7 +50,7 @@ def not_sent(error: BaseException, where: object) -> NotSent:
     """The fault of a connection that could not be opened."""
     causes = [one for one in _chain(error) if isinstance(one, OSError)]
     passes = not causes or any(isinstance(one, _MAY_PASS) for one in causes)
-    return (NotSent if passes else Refused)(f"{where}: {error}")
+    return (NotSent if passes else NobodyThere)(f"{where}: {error}")
 
 
 def lost(error: BaseException, where: object) -> Lost:

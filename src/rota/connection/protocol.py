@@ -16,7 +16,7 @@ from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
 from rota.connection.batch import ANSWER_S, Batch
-from rota.connection.faults import Lost, NotSent, Refused, Stranger, error_for, refusal
+from rota.connection.faults import Lost, NobodyThere, NotSent, Stranger, error_for, refusal
 from rota.connection.route import Route, find, learn, refresh
 from rota.connection.steps import Drop, Pause, Room, Send, Step, Steps, Terms
 from rota.connection.target import Address
@@ -111,9 +111,9 @@ def deliver(calls: Sequence[Call[Any]], route: Route, library: Library, bounds: 
             if batch.denied(route.facts.get(address)):
                 yield from learn(route, address, calls[0].keys, terms)  # it may be allowed by now
                 if denied := batch.denied(route.facts.get(address)):
-                    raise Unavailable(_refused(route, denied))
-            confirm = batch.confirm(terms) if calls[0].confirm is not None else None
-            errors = batch.sort((yield Send(address, batch.commands(), terms, confirm)))
+                    raise Unavailable(_denial(route, denied))
+            sending = Send(address, batch.commands(), terms, batch.confirm(terms))
+            errors = batch.sort((yield sending))
             route.reached = True
             if not errors:
                 return batch.replies
@@ -134,10 +134,7 @@ def deliver(calls: Sequence[Call[Any]], route: Route, library: Library, bounds: 
         detours += 1
         if not wait and detours < MAX_DETOURS:
             continue
-        # Of an embedded server the address is right: it has just ended, and is started anew.
-        wrong = isinstance(trouble, Refused | Stranger) and not route.reached
-        wrong = wrong and route.target.kind != "embedded"
-        if wrong or not bounds.resend or time.monotonic() + pause > terms.until:
+        if not bounds.resend or time.monotonic() + pause > terms.until or _is_wrong(route, trouble):
             raise Unavailable(f"{route.target.display} cannot be reached: {trouble}") from trouble
         yield Pause(pause)
         pause = min(2 * pause, MAX_PAUSE_S)
@@ -173,7 +170,15 @@ def _recover(
     return wait
 
 
-def _refused(route: Route, denied: Sequence[str]) -> str:
+def _is_wrong(route: Route, trouble: Exception) -> bool:
+    """Whether the address is. Of an embedded server it never is: that has just ended, and is
+    started anew."""
+    if route.reached or route.target.kind == "embedded":
+        return False
+    return isinstance(trouble, NobodyThere | Stranger)
+
+
+def _denial(route: Route, denied: Sequence[str]) -> str:
     return (
         f"{route.target.display}: user {route.target.username or 'default'} may not run "
         f"{', '.join(denied)}, which this call needs; nothing was written. "

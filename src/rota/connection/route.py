@@ -10,7 +10,7 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from rota.connection.faults import TOO_OLD, NotSent, Refused, refusal
+from rota.connection.faults import TOO_OLD, NobodyThere, NotSent, refusal
 from rota.connection.sharing import Shared
 from rota.connection.steps import Command, Embedded, Race, Send, Steps, Terms
 from rota.connection.target import Address, Target
@@ -143,7 +143,7 @@ def _answered(reply: Reply, address: Address) -> Reply:
     if reply and not isinstance(reply, ResponseError):
         return reply
     passes = isinstance(reply, ResponseError) and refusal(reply) == "passing"
-    raise (NotSent if passes else Refused)(f"{address}: {reply or 'no such service'}")
+    raise (NotSent if passes else NobodyThere)(f"{address}: {reply or 'no such service'}")
 
 
 def _read_master(reply: Reply, _: Address) -> Address:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
+from rota.connection.steps import ROOMS, Room
 from rota.connection.target import Address, Target
 
 T = TypeVar("T")
@@ -36,6 +37,23 @@ class Shared(Generic[T]):
             if found is None:
                 found = self._known[target] = self._make(target)
             return found
+
+
+class Rooms(Generic[T]):
+    """How many connections may be in use, by address and purpose: a node that stands still holds up
+    no other, and no purpose another. At most `size` in each."""
+
+    def __init__(self, semaphore: Callable[[int], T], size: int) -> None:
+        self._semaphore = semaphore
+        self._size = size
+        self._known: dict[tuple[Address, Room], T] = {}
+
+    def of(self, address: Address, name: Room) -> T:
+        found = self._known.get((address, name))
+        if found is None:
+            made = self._semaphore(min(self._size, ROOMS[name]))
+            found = self._known.setdefault((address, name), made)  # in one step, for threads
+        return found
 
 
 class Idle(Generic[T]):

@@ -61,7 +61,7 @@ def told_to_stop(stop: Callable[[], None]) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-class _Hand(msgspec.Struct, frozen=True):
+class _Lease(msgspec.Struct, frozen=True):
     """Under which identity a child works on a queue; None: it has left it."""
 
     target: Target
@@ -73,8 +73,8 @@ class _Hand(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self, enc_hook=str)
 
 
-def _read_hand(line: bytes) -> _Hand:
-    return msgspec.json.decode(line, type=_Hand, dec_hook=lambda kind, text: kind(text))
+def _read_lease(line: bytes) -> _Lease:
+    return msgspec.json.decode(line, type=_Lease, dec_hook=lambda kind, text: kind(text))
 
 
 class Leash:
@@ -99,7 +99,7 @@ class Leash:
     def holding(self, queue: Queue, consumer: str | None) -> None:
         """Tells the parent whose lease to end when this process dies."""
         keys = queue.link.keys
-        self._say(_Hand(queue.link.target, keys.prefix, keys.queue, consumer).line())
+        self._say(_Lease(queue.link.target, keys.prefix, keys.queue, consumer).line())
 
     def _say(self, line: bytes) -> None:
         with contextlib.suppress(OSError):  # a parent that stands still must not hold it up
@@ -138,7 +138,7 @@ class Child:
         """Set when it works, or has ended."""
         self._leash = leash
         self._heard = b""
-        self._hands: dict[bytes, _Hand] = {}
+        self._leases: dict[bytes, _Lease] = {}
         self._killed = False
 
     @classmethod
@@ -186,14 +186,14 @@ class Child:
                 self.spoke.set()
             return
         try:
-            hand = _read_hand(line)
+            lease = _read_lease(line)
         except msgspec.DecodeError:
             return  # cut: it was said while this process stood still
-        queue = msgspec.structs.replace(hand, consumer=None).line()
-        if hand.consumer is None:
-            self._hands.pop(queue, None)
+        queue = msgspec.structs.replace(lease, consumer=None).line()
+        if lease.consumer is None:
+            self._leases.pop(queue, None)
         else:
-            self._hands[queue] = hand
+            self._leases[queue] = lease
 
     def stop(self, times: int) -> None:
         """Tells it to stop, for the `times`th time. Where it listens it is told by the leash: what
@@ -228,17 +228,17 @@ class Child:
     async def end_leases(self) -> None:
         """Gives what it held to others, who need not wait until its leases run out. What had
         started counts a death, as when they run out, unless its parent killed it."""
-        for hand in self._hands.values():
-            assert hand.consumer is not None
-            client = AsyncClient(hand.target, size=1)
-            store = Store(Keys(hand.queue, hand.prefix))
+        for lease in self._leases.values():
+            assert lease.consumer is not None
+            client = AsyncClient(lease.target, size=1)
+            store = Store(Keys(lease.queue, lease.prefix))
             try:
-                await client.run(store.leave(hand.consumer, died=not self._killed))
+                await client.run(store.leave(lease.consumer, died=not self._killed))
             except RotaError as error:
                 logger.warning(
                     "queue %s: the lease of process %d (pid %d) cannot be ended, it will run out: "
                     "%s",
-                    hand.queue,
+                    lease.queue,
                     *_name(self),
                     error,
                 )
