@@ -43,15 +43,17 @@ Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 class Queue(Guide):
     """A named set of lanes on one server.
 
-    `url`: the server (see `rota.connection.target`); None takes ROTA_URL at the first use, else
-    an embedded server in `.rota`. `prefix` opens every key. With `require_lane` a job without a
-    lane is refused (ConfigError), and the default lane counts as none. `default_ceiling` holds for
-    lanes without one of their own; None leaves the queue's as it is, and so does a number that code
-    has given before: what `set` has changed since stays until code gives another. `max_payload` in
+    `url`: the server (see `rota.connection.target`); None takes ROTA_URL at the first use, else an
+    embedded server in `.rota`. `prefix` opens every key. With `require_lane` a job without a lane
+    is refused (ConfigError), and the default lane counts as none. `default_ceiling` holds for lanes
+    without one of their own; None leaves the queue's as it is, and so does a number that code has
+    given before: what `set` has changed since stays until code gives another. `max_payload` in
     bytes, up to 64 MiB. `beat`: the fallback period of idle consumers, in seconds. `durable`: what
     every enqueue waits for before it returns. `timeout`: the most a call to the server takes in
-    all, waits and resends included; in seconds, 0.1 … 30. `library`: the scripts that its server
-    runs; tests give it some with a clock of their own. Raises ConfigError; touches no server.
+    all, waits and resends included; in seconds, 0.1 … 30. `shards`: over how many hash slots, and
+    so nodes of a cluster, the queue's lanes are spread; 1 is all that is there yet. `library`: the
+    scripts that its server runs; tests give it some with a clock of their own. Raises ConfigError;
+    touches no server.
 
     Queues of one process on one server share their connections. The end of an `async with queue:`
     lets go of them, as `close` does.
@@ -71,11 +73,13 @@ class Queue(Guide):
         beat: float | timedelta = config.BEAT_S,
         durable: Durable | None = None,
         timeout: float | timedelta = config.TIMEOUT_S,
+        shards: int = 1,
         library: Library = LIBRARY,
     ) -> None:
         self.name = names.queue_name(name)
         self.max_payload = config.whole(max_payload, 1, config.MAX_MAX_PAYLOAD, "max_payload")
         self.default_ceiling = config.ceiling(default_ceiling)
+        config.check_shards(shards)
         self.link = Link(
             Keys(self.name, names.prefix(prefix)),
             url,

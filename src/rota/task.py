@@ -335,11 +335,11 @@ class Task(Enqueuer[P], Generic[P, R]):
         """The task with options for the jobs enqueued through it.
 
         `priority`: −1000 … 1000, higher first. `delay` (seconds, `timedelta`) or `at` (aware
-        `datetime`, Unix seconds): not before. `expires` (seconds from enqueueing, or an instant):
-        a job not started by then goes to the dead unrun. `id` deduplicates while its job exists,
-        dead ones included; `ordering_key` orders within the lane. `cost`, 0.001 … 1000: what the
-        lane is charged for the job, in turns. `durable`: what to wait for before `enqueue` returns.
-        Raises ConfigError.
+        `datetime`, Unix seconds): not before. `expires` (seconds from enqueueing, or an instant): a
+        job not started by then goes to the dead unrun. `id`, unique within the lane, deduplicates
+        while its job exists, dead ones included; `ordering_key` orders within the lane. `cost`,
+        0.001 … 1000: what the lane is charged for the job, in turns. `durable`: what to wait for
+        before `enqueue` returns. Raises ConfigError.
         """
         return Enqueuer(
             name=self.name,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
+import re
 import unicodedata
 from collections.abc import Callable
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -54,6 +56,26 @@ def test_a_name_outside_the_rules_is_refused(kind: Callable[[object], str], valu
 def test_an_odd_name_stays_as_it_is(kind: Callable[[object], str], value: str) -> None:
     assert kind(value) == value
     assert kind(value).encode() == value.encode()
+
+
+BUCKETS = {
+    "default": 1872, "t7": 2047, "!billing": 1440, "a:b": 3534, NFC: 3906, NFD: 879, "🎉": 3104,
+    "日本": 1101, "x" * 200: 2370,
+}  # fmt: skip
+
+
+def test_a_lane_falls_into_the_bucket_that_is_published() -> None:
+    assert {lane: names.bucket(lane) for lane in BUCKETS} == BUCKETS
+    published = (Path(__file__).parents[2] / "docs" / "promises.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(.+?)`.* \| (\d+) \|$", published, re.MULTILINE)
+    assert len(rows) >= 5
+    assert {lane: int(number) for lane, number in rows}.items() <= BUCKETS.items()
+
+
+@given(st.text(min_size=1, max_size=50))
+def test_every_lane_has_a_bucket(lane: str) -> None:
+    if lane.isprintable():
+        assert 0 <= names.bucket(lane) < 4096
 
 
 @pytest.mark.parametrize("value", ["!", "!x", "!!"])

@@ -129,6 +129,9 @@ def test_a_signal_refuses_what_it_cannot_mean(make: Any) -> None:
         ({"beat": 0}, "beat: expected a number from 0.1"),
         ({"beat": 61}, "beat: expected a number from 0.1"),
         ({"beat": "x"}, "beat: expected seconds or a timedelta"),
+        ({"shards": 16}, "shards: expected 1 .*, given 16"),
+        ({"shards": True}, "shards: expected 1 .*, given True"),
+        ({"shards": 1.0}, "shards: expected 1 .*, given 1.0"),
     ],
 )
 def test_a_queue_refuses_wrong_settings(settings: dict[str, Any], complaint: str) -> None:

@@ -65,6 +65,13 @@ def weight(value: object) -> float | None:
     return None if value is None else number(value, MIN_WEIGHT, MAX_WEIGHT, "weight")
 
 
+def check_shards(value: object) -> None:
+    if type(value) is not int or value != 1:
+        raise ConfigError(
+            f"shards: expected 1 (several hash slots are yet to come), given {shown(value)}"
+        )
+
+
 def cost(value: object) -> float:
     """What a job's lane is charged for it, in turns."""
     return number(value, MIN_COST, MAX_COST, "cost")

@@ -76,14 +76,15 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A job to be enqueued; it needs no registered function.
 
     `payload` is the JSON of the arguments (an object: keywords, an array: positional). The id is
-    made with the spec, so enqueueing the same spec again stores nothing while its job exists.
-    Its times are milliseconds, as their names say (`task.options` takes seconds): `delay_ms` from
-    the server's now, `at_ms` since 1970. A job not started `expires_in_ms` after it was enqueued,
-    or by the instant `expires_at_ms`, goes to the dead unrun. `cost`, 0.001 … 1000: what its lane
-    is charged for it, in turns; with `charge="time"` the seconds it ran instead. `trace`: the W3C
-    traceparent its run is linked to. Every field is checked here: ConfigError, PayloadError. A spec
-    does not change; `msgspec.structs.replace` (from Python 3.13 on also `copy.replace`) makes a
-    changed copy, checked as well.
+    made with the spec, so enqueueing the same spec again stores nothing while its job exists. Ids
+    are unique within a lane; what one taken in another lane answers is not specified. Its times are
+    milliseconds, as their names say (`task.options` takes seconds): `delay_ms` from the server's
+    now, `at_ms` since 1970. A job not started `expires_in_ms` after it was enqueued, or by the
+    instant `expires_at_ms`, goes to the dead unrun. `cost`, 0.001 … 1000: what its lane is charged
+    for it, in turns; with `charge="time"` the seconds it ran instead. `trace`: the W3C traceparent
+    its run is linked to. Every field is checked here: ConfigError, PayloadError. A spec does not
+    change; `msgspec.structs.replace` (from Python 3.13 on also `copy.replace`) makes a changed
+    copy, checked as well.
     """
 
     task: str

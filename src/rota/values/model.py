@@ -35,8 +35,8 @@ def process_name() -> str:
 
 
 class Enqueued(msgspec.Struct, frozen=True, gc=False):
-    """The outcome of one job: `created`, `duplicate` (its id is taken), `lane_full`, or
-    `lane_broken` (see LaneBroken).
+    """The outcome of one job: `created`, `duplicate` (its id is taken in its lane; where it is
+    another lane's job that has it, either), `lane_full`, or `lane_broken` (see LaneBroken).
 
     `holder`: what the job does that has a duplicate's id; None where its record cannot be read. One
     that is dead keeps the id until someone replays or discards it.

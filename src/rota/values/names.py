@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import reprlib
 import unicodedata
+from hashlib import sha1
 from uuid import UUID
 
 from rota.errors import ConfigError
@@ -70,6 +71,12 @@ def lane_name(value: object) -> str:
     if name == "!":
         raise ConfigError("lane: expected a name after the '!' of an ordered lane, given '!'")
     return name
+
+
+def bucket(lane: str) -> int:
+    """Which of 4096 equal parts a lane falls into, by its name: the first three hex digits of its
+    SHA-1. Where a queue has several shards, the lane's is this modulo their number."""
+    return int(sha1(lane.encode(), usedforsecurity=False).hexdigest()[:3], 16)
 
 
 def ordering_key(value: object, lane: str) -> str:
