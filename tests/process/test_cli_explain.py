@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from rota.cli.targets import shell_words
+from rota.cli.queues import shell_words
 from rota.queue import Queue
 from rota.values.jobspec import JobSpec
 from tests.process.conftest import Here

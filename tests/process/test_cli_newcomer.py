@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rota.cli.tables import fitted
+from rota.cli.printing import fitted
 from rota.queue import Queue
 from rota.values.ids import new_id
 from rota.values.jobspec import JobSpec

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli.demo_load import (
+from rota.demo.load import (
     FLOODER,
     SMALL,
     Arrival,
@@ -24,8 +24,8 @@ from rota.cli.demo_load import (
     make_load,
     replay_in_one_line,
 )
-from rota.cli.demo_report import Report, reckon
-from rota.cli.demo_run import Book, End, Run
+from rota.demo.report import Report, reckon
+from rota.demo.run import Book, End, Run
 from rota.values.model import QueueInfo
 from tests.support.times import IN_TIME, PATIENCE
 from tests.support.waiting import eventually
@@ -37,7 +37,7 @@ CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
 def start(tmp: Path, *words: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
     """The demo in development mode, so that whatever it leaves open is a complaint."""
     return subprocess.Popen(
-        [sys.executable, "-X", "dev", "-m", "rota.cli.demo", *words],
+        [sys.executable, "-X", "dev", "-m", "rota.demo.command", *words],
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=subprocess.PIPE,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from rota.cli import opening, tables, times
+from rota.cli import printing, terminal, times
 from rota.cli.logs import LogFormat, LogLevel, log_to_stderr
 from rota.errors import ConfigError
 from rota.values.limits import Rate
@@ -66,8 +66,8 @@ def test_what_is_no_rate(text: str) -> None:
 
 
 def test_rows_stay_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    tables.print_plain([["a", "b"], ["x\ny", "[red]\x1b[2J"]])
-    tables.print_facts([("name", "ü\t☃"), ("none", None)])
+    printing.print_plain([["a", "b"], ["x\ny", "[red]\x1b[2J"]])
+    printing.print_facts([("name", "ü\t☃"), ("none", None)])
     assert capsys.readouterr().out.splitlines() == [
         "a     b",
         "x\\ny  [red]\\x1b[2J",
@@ -82,10 +82,10 @@ class Terminal(io.StringIO):
 
 def test_progress_is_for_terminals_and_for_what_takes_time(monkeypatch: pytest.MonkeyPatch) -> None:
     def shown(patience: float, stream: io.StringIO, *counted: Any) -> str:
-        monkeypatch.setattr(opening, "PATIENCE_S", patience)
-        monkeypatch.setattr(opening, "LOOK_S", 0.01)
+        monkeypatch.setattr(terminal, "PATIENCE_S", patience)
+        monkeypatch.setattr(terminal, "LOOK_S", 0.01)
         monkeypatch.setattr(sys, "stderr", stream)
-        with opening.progress("moving [red]", *counted):
+        with terminal.progress("moving [red]", *counted):
             if counted:
                 eventually(lambda: "7/10" in stream.getvalue(), "no bar was shown")
         return stream.getvalue()

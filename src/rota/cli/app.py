@@ -83,8 +83,8 @@ app.add_typer(dead.app, name="dead")
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )
 def _demo(context: typer.Context) -> None:
-    """Its options are those of `rota.cli.demo.demo`, imported only when it is asked for."""
-    from rota.cli.demo import demo
+    """Its options are those of `rota.demo.command.demo`, imported only when it is asked for."""
+    from rota.demo.command import demo
 
     single = typer.Typer(
         add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None

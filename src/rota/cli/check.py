@@ -9,8 +9,8 @@ import typer
 
 from rota.cli.exits import FAILED, reporting
 from rota.cli.options import JsonOption, UrlOption
+from rota.cli.queues import absent, find_queue, is_there
 from rota.cli.rows import print_rows
-from rota.cli.targets import absent, find_queue, is_there
 from rota.errors import RotaError
 from rota.health import Check, Health, signs_of_life
 from rota.health import check as check_queue

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from rota.cli.exits import FAILED, say
-from rota.cli.opening import confirm, given_ids, opened, progress, state_of
 from rota.cli.options import (
     DryRunOption,
     IdsOption,
@@ -20,9 +19,10 @@ from rota.cli.options import (
     UrlOption,
     YesOption,
 )
+from rota.cli.printing import print_ids, print_table
 from rota.cli.root import noun
 from rota.cli.rows import dead_row, print_rows
-from rota.cli.tables import print_ids, print_table
+from rota.cli.terminal import confirm, given_ids, opened, progress, state_of
 from rota.cli.times import ago
 from rota.errors import ConfigError
 from rota.queue import Queue

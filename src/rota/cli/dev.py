@@ -16,7 +16,7 @@ from rota.cli.changes import changed, folder_of, look
 from rota.cli.exits import reporting, say
 from rota.cli.logs import log_to_stderr
 from rota.cli.options import NewUrlOption
-from rota.cli.targets import import_queue
+from rota.cli.queues import import_queue
 from rota.cli.web import TrustedHosts, needs_web
 from rota.queue import Queue
 from rota.values import config

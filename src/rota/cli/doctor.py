@@ -12,8 +12,8 @@ import typer
 
 from rota.cli.exits import FAILED, reporting, say
 from rota.cli.options import UrlOption
+from rota.cli.queues import absent, find_queue, is_there
 from rota.cli.rows import json_line
-from rota.cli.targets import absent, find_queue, is_there
 from rota.doctor import Finding, Progress, Report
 from rota.errors import Unavailable
 from rota.values.names import visible

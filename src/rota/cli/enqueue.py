@@ -17,9 +17,9 @@ import typer
 
 from rota.cli.exits import FAILED, SERVER, fail, reporting, say
 from rota.cli.options import NewUrlOption
+from rota.cli.queues import find_queue, is_module_queue
 from rota.cli.records import BadLine, Lines, Row, read_csv, read_json_lines, size_of
 from rota.cli.specs import Fields, SpecMaker
-from rota.cli.targets import find_queue, is_module_queue
 from rota.errors import BatchInterrupted, ConfigError, PayloadError, ServerFull, Unavailable
 from rota.queue import Queue
 from rota.store import OnFull

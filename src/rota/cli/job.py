@@ -10,7 +10,6 @@ import typer
 
 from rota.cli.exits import FAILED, fail, say
 from rota.cli.explaining import print_explanation
-from rota.cli.opening import opened, progress
 from rota.cli.options import (
     IdArgument,
     IdsOption,
@@ -21,10 +20,11 @@ from rota.cli.options import (
     TaskOption,
     UrlOption,
 )
+from rota.cli.printing import print_facts, print_ids, print_table
+from rota.cli.queues import shell_words
 from rota.cli.root import noun
 from rota.cli.rows import job_row, print_rows
-from rota.cli.tables import print_facts, print_ids, print_table
-from rota.cli.targets import shell_words
+from rota.cli.terminal import opened, progress
 from rota.cli.times import ago, moment, when
 from rota.errors import ConfigError
 from rota.queue import Queue

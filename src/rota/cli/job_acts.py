@@ -10,7 +10,6 @@ import typer
 
 from rota.cli.exits import FAILED, fail, say
 from rota.cli.job import NO_JOB, app
-from rota.cli.opening import confirm, given_ids, opened, state_of
 from rota.cli.options import (
     ByOption,
     DryRunOption,
@@ -22,6 +21,7 @@ from rota.cli.options import (
     YesOption,
 )
 from rota.cli.rows import job_row, print_rows
+from rota.cli.terminal import confirm, given_ids, opened, state_of
 from rota.cli.times import moment, span
 from rota.values.failure import headline
 from rota.values.model import JobInfo

@@ -9,13 +9,13 @@ import typer
 
 from rota.cli.exits import say
 from rota.cli.explaining import print_explanation
-from rota.cli.opening import opened, progress
 from rota.cli.options import JsonOption, LaneArgument, QueueArgument, UrlOption
+from rota.cli.printing import print_facts, print_table
+from rota.cli.queues import shell_words
 from rota.cli.root import noun
 from rota.cli.rows import lane_row, print_rows
 from rota.cli.shares import print_shares
-from rota.cli.tables import print_facts, print_table
-from rota.cli.targets import shell_words
+from rota.cli.terminal import opened, progress
 from rota.cli.times import when
 from rota.values.config import whole
 from rota.values.model import LaneInfo, LaneOrder

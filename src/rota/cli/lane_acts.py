@@ -9,7 +9,6 @@ import typer
 
 from rota.cli.exits import say
 from rota.cli.lane import app
-from rota.cli.opening import confirm, opened, progress
 from rota.cli.options import (
     ByOption,
     DryRunOption,
@@ -21,6 +20,7 @@ from rota.cli.options import (
     UrlOption,
     YesOption,
 )
+from rota.cli.terminal import confirm, opened, progress
 from rota.cli.times import end_of, rate, span
 from rota.errors import ConfigError
 from rota.lane import SyncLane

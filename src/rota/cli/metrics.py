@@ -13,7 +13,7 @@ import typer
 
 from rota.cli.exits import FAILED, SERVER, USAGE, fail, reporting, say
 from rota.cli.options import UrlOption
-from rota.cli.targets import absent, find_queue, is_there
+from rota.cli.queues import absent, find_queue, is_there
 from rota.values.config import whole
 
 LOOPBACK = "127.0.0.1"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rota.cli.exits import reporting, say
-from rota.cli.opening import confirm, opened, progress
 from rota.cli.options import (
     ByOption,
     DryRunOption,
@@ -17,10 +16,11 @@ from rota.cli.options import (
     UrlOption,
     YesOption,
 )
+from rota.cli.printing import print_facts, print_table
+from rota.cli.queues import expect_server
 from rota.cli.root import noun
 from rota.cli.rows import print_rows, queue_row
-from rota.cli.tables import print_facts, print_table
-from rota.cli.targets import expect_server
+from rota.cli.terminal import confirm, opened, progress
 from rota.cli.times import end_of, when
 from rota.link import Link
 from rota.script.keys import DEFAULT_PREFIX, Keys

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rota.cli.exits import FAILED, fail, say
-from rota.cli.opening import confirm, opened, progress
 from rota.cli.options import (
     ByOption,
     DryRunOption,
@@ -16,10 +15,11 @@ from rota.cli.options import (
     UrlOption,
     YesOption,
 )
+from rota.cli.printing import print_facts, print_ids, print_table
+from rota.cli.queues import shell_words
 from rota.cli.root import noun
 from rota.cli.rows import print_rows, sequence_row
-from rota.cli.tables import print_facts, print_ids, print_table
-from rota.cli.targets import shell_words
+from rota.cli.terminal import confirm, opened, progress
 from rota.cli.times import moment, when
 from rota.explain.words import command
 from rota.queue import Queue

@@ -5,8 +5,8 @@ from __future__ import annotations
 import typer
 
 from rota.cli.exits import say
+from rota.cli.printing import print_table
 from rota.cli.rows import json_line
-from rota.cli.tables import print_table
 from rota.store.shares import LaneShare, Shares
 from rota.values.timing import duration
 

@@ -13,9 +13,9 @@ from typing import Annotated
 
 import typer
 
-from rota.cli.opening import opened, progress
 from rota.cli.options import JsonOption, QueueArgument, UrlOption
 from rota.cli.rows import lane_row, print_rows
+from rota.cli.terminal import opened, progress
 from rota.cli.times import span
 from rota.cli.top_view import print_frame, screen
 from rota.cli.top_walk import Frame, Walk

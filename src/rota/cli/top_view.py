@@ -9,7 +9,7 @@ import typer
 
 from rota.cli.lane import HEADINGS
 from rota.cli.lane import cells as lane_cells
-from rota.cli.tables import fitted, print_plain
+from rota.cli.printing import fitted, print_plain
 from rota.cli.top_walk import Frame
 from rota.values.names import visible
 from rota.values.timing import duration

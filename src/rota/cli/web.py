@@ -12,7 +12,7 @@ import typer
 from rota.cli.exits import USAGE, fail, reporting, say
 from rota.cli.logs import log_to_stderr
 from rota.cli.options import UrlOption
-from rota.cli.targets import find_queue
+from rota.cli.queues import find_queue
 from rota.errors import ConfigError
 from rota.values.config import whole
 

@@ -17,8 +17,8 @@ from rota.cli.exits import USAGE, fail, reporting, say
 from rota.cli.logs import LogFormat, LogLevel, log_to_stderr
 from rota.cli.metrics import LOOPBACK, check_port, require_metrics
 from rota.cli.options import NewUrlOption
+from rota.cli.queues import import_queue
 from rota.cli.serving import serve
-from rota.cli.targets import import_queue
 from rota.queue import Queue
 from rota.values import config
 from rota.values.config import WorkerConfig

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from rota.cli.exits import FAILED, say
-from rota.cli.opening import confirm, opened
 from rota.cli.options import (
     DryRunOption,
     JsonOption,
@@ -17,9 +16,10 @@ from rota.cli.options import (
     UrlOption,
     YesOption,
 )
+from rota.cli.printing import print_table
 from rota.cli.root import noun
 from rota.cli.rows import consumer_row, print_rows
-from rota.cli.tables import print_table
+from rota.cli.terminal import confirm, opened
 from rota.errors import ConfigError
 from rota.queue import Queue
 from rota.store.inspector import MAX_LANES

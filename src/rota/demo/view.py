@@ -12,8 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rota.cli.demo_load import CEILING, FLOODER, SLOTS, SMALL, TENANTS
-from rota.cli.demo_run import Sight
+from rota.demo.load import CEILING, FLOODER, SLOTS, SMALL, TENANTS
+from rota.demo.run import Sight
 
 LANES_SHOWN = 15
 OTHER_LINES = 8

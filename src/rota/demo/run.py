@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Literal
 
-from rota.cli.demo_load import CEILING, FLOODER, SLOTS, TENANTS, Arrival
+from rota.demo.load import CEILING, FLOODER, SLOTS, TENANTS, Arrival
 from rota.queue import Queue
 from rota.values.jobspec import JobSpec
 from rota.values.model import LaneInfo, QueueInfo

@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from rota.cli.demo_load import make_load
-from rota.cli.demo_report import Report, reckon
-from rota.cli.demo_run import Stage, play
-from rota.cli.demo_summary import print_summary
-from rota.cli.demo_view import open_view
+from rota.demo.load import make_load
+from rota.demo.report import Report, reckon
+from rota.demo.run import Stage, play
+from rota.demo.summary import print_summary
+from rota.demo.view import open_view
 from rota.embedded.temporary import socket_url, temporary_server
 from rota.errors import RotaError
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 import typer
 
 from rota.cli.exits import FAILED, fail, reporting
-from rota.cli.targets import absent, find_queue, is_there
+from rota.cli.queues import absent, find_queue, is_there
 from rota.errors import ConfigError, RotaError
 from rota.queue import Queue
 

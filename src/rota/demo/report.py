@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from rota.cli.demo_load import CEILING, FLOODER, SLOTS, Served, replay_in_one_line
-from rota.cli.demo_run import Book, End, Run
+from rota.demo.load import CEILING, FLOODER, SLOTS, Served, replay_in_one_line
+from rota.demo.run import Book, End, Run
 from rota.values.model import QueueInfo
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from rota.cli.demo_load import CEILING, FLOODER, SLOTS, SMALL
-from rota.cli.demo_report import Report, Waits
-from rota.cli.demo_view import duration
+from rota.demo.load import CEILING, FLOODER, SLOTS, SMALL
+from rota.demo.report import Report, Waits
+from rota.demo.view import duration
 
 
 def print_summary(console: Console, report: Report) -> None:
