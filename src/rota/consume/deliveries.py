@@ -15,14 +15,16 @@ from rota.errors import LeaseLost, PayloadError, RotaError, UnknownTask
 from rota.script.loader import Operation
 from rota.store import Store
 from rota.values import endings
-from rota.values.endings import Failed, burial
+from rota.values.endings import Failed, burial, error_text
 from rota.values.ids import new_nonce
 from rota.values.model import (
+    UNFIT,
     Answer,
     Claimed,
     Exchanged,
     Hands,
     Job,
+    NewerRecord,
     Settlement,
     job_from,
     process_name,
@@ -34,6 +36,9 @@ JOINS = 3
 Decode = Callable[[Job], None]
 """Fills a job's arguments where its task is known. A PayloadError or UnknownTask says that it can
 never be run; any other error is a failed attempt."""
+
+Why = str | Failed | NewerRecord
+"""Why a job cannot be run."""
 
 UNREAD_PAUSE_MS = 1000
 """How long a job stays away whose record could not be read now, for no fault of the record's."""
@@ -345,12 +350,12 @@ class Deliveries:
                 entries.append(entry)
         return Taken(entries, unread.reply, refused)
 
-    def _read(
-        self, claimed: Claimed, delivery: str, now: int
-    ) -> tuple[Job | None, str | Failed | None]:
-        """The job, and why it cannot be run: ever, or this time."""
+    def _read(self, claimed: Claimed, delivery: str, now: int) -> tuple[Job | None, Why | None]:
+        """The job, and why it cannot be run: ever, this time, or here."""
         try:
             job = job_from(claimed, delivery)
+        except NewerRecord as newer:
+            return newer.job, newer
         except PayloadError as error:
             return None, str(error)
         except Exception as error:
@@ -374,8 +379,11 @@ def _charged_by_time(jobs: Sequence[Job]) -> bool:
     return bool([job for job in jobs if job.charge == "time"])
 
 
-def _refusal(id: str, delivery: str, job: Job | None, why: str | Failed) -> Settlement:
-    """What can never be run is buried; what failed may be tried again."""
+def _refusal(id: str, delivery: str, job: Job | None, why: Why) -> Settlement:
+    """What can never be run is buried; what failed may be tried again, and what is newer by
+    others."""
+    if isinstance(why, NewerRecord):
+        return Settlement(id, delivery, "release", UNFIT, error_text(str(why)), unstarted=True)
     if not isinstance(why, Failed):
         return burial(id, delivery, why, hold=job is not None and job.on_dead == "hold")
     if job is None:  # of its attempts nothing is known
@@ -383,8 +391,8 @@ def _refusal(id: str, delivery: str, job: Job | None, why: str | Failed) -> Sett
     return endings.settlement(job, why)
 
 
-def _text(why: str | Failed) -> str:
-    return why.error or "" if isinstance(why, Failed) else why
+def _text(why: Why) -> str:
+    return why.error or "" if isinstance(why, Failed) else str(why)
 
 
 def _stops(settlement: Settlement) -> bool:

@@ -82,8 +82,8 @@ def _delayed(words: Words, job: JobFacts, due: float) -> Reason:
     what = "It is delayed"
     if job.attempts:
         what = f"It failed {count(job.attempts, 'time')} and waits for its next attempt"
-        error = headline_of(note.get("error") or "")
-        what += f" ({error})" if error else ""
+    error = headline_of(note.get("error") or "")
+    what += f" ({error})" if error else ""
     return Reason(
         "delayed",
         f"{what}{words.until(due)}.",

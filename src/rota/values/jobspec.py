@@ -26,13 +26,24 @@ LAST_INSTANT_MS = instant(datetime(2200, 1, 1, tzinfo=UTC), "the last instant")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-class Header(msgspec.Struct, omit_defaults=True, frozen=True):
-    """The one-line JSON in front of a job's payload: all that a worker must know of it."""
+RECORD_VERSION = 1
+"""The newest version of records that this code reads. A record names one where it is not 1, and
+only where it has something that a reader must not skip; a field it may skip needs none."""
+
+
+class Outline(msgspec.Struct, omit_defaults=True, frozen=True):
+    """What the header of a record says in every version."""
 
     task: str
     lane: str
     key: str | None = None
     priority: int = 0
+    v: int = 1
+
+
+class Header(Outline, omit_defaults=True, frozen=True):
+    """The one-line JSON in front of a job's payload: all that a worker must know of it."""
+
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     timeout: float | None = None
     on_dead: str = "skip"
@@ -44,7 +55,19 @@ class Header(msgspec.Struct, omit_defaults=True, frozen=True):
 
 
 encode_header = msgspec.json.Encoder().encode
-decode_header = msgspec.json.Decoder(Header).decode
+_decode_header = msgspec.json.Decoder(Header).decode
+_decode_outline = msgspec.json.Decoder(Outline).decode
+
+
+def decode_header(line: bytes) -> Header:
+    """Raises DecodeError. Of a newer version's that cannot be read the outline, all else unset."""
+    try:
+        return _decode_header(line)
+    except msgspec.ValidationError:
+        outline = _decode_outline(line)
+        if outline.v <= RECORD_VERSION:
+            raise
+        return Header(**msgspec.structs.asdict(outline))
 
 
 def time_limit(value: object) -> float:
@@ -190,6 +213,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             self.lane,
             self.ordering_key,
             self.priority,
+            1,
             self.max_attempts,
             self.timeout,
             self.on_dead,

@@ -12,7 +12,7 @@ import msgspec
 
 from rota.errors import PayloadError
 from rota.values import names
-from rota.values.jobspec import Header, decode_header
+from rota.values.jobspec import RECORD_VERSION, Header, decode_header
 from rota.values.limits import Rate
 from rota.values.misfit import misfit
 from rota.values.timing import Backoff, BackoffRule
@@ -155,14 +155,26 @@ def _expiry(header: Header, enqueued: float) -> int | None:
     return ends if header.expires_at is None else min(ends, header.expires_at)
 
 
+class NewerRecord(Exception):
+    """The record of `job` is of a version that this code does not know. What the job says beyond
+    its task, lane, ordering key and priority may be wrong."""
+
+    def __init__(self, job: Job, version: int) -> None:
+        super().__init__(
+            f"its record is of version {version}, and {RECORD_VERSION} is the newest known here: "
+            "a newer rota has to run it"
+        )
+        self.job = job
+
+
 def job_from(claimed: Claimed, delivery: str) -> Job:
-    """The job of a claimed record; raises PayloadError where it cannot be read."""
+    """The job of a claimed record; raises PayloadError where it cannot be read, NewerRecord."""
     if claimed.record is None:
         raise PayloadError("the record is missing")
     record = parse_record(claimed.record)
     header, enqueued_at = record.header, record.enqueued_at
     # By position: named, the fields cost five times as much, and this is done for every job.
-    return Job(
+    job = Job(
         claimed.id,
         header.task,
         header.lane,
@@ -181,19 +193,24 @@ def job_from(claimed: Claimed, delivery: str) -> Job:
         record.place,
         header.trace,
     )
+    if header.v > RECORD_VERSION:
+        raise NewerRecord(job, header.v)
+    return job
 
 
 UNPACED = -1
 """The server spaces out such releases of a job: the third in a row stays away for 1 s, each further
 one twice as long, up to 60 s."""
+UNFIT = -2
+"""The same from the first on: who cannot run the job lets go of it for others."""
 
 Action = Literal["complete", "retry", "release", "bury", "block_lane", "block_sequence", "cancel"]
 
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """How one delivery ends. `delay` in milliseconds, `UNPACED` of a release whose handler named
-    none; `error` is JSON kept with the job.
+    """How one delivery ends. `delay` in milliseconds, of a release also `UNPACED`, whose handler
+    named none, or `UNFIT`; `error` is JSON kept with the job.
 
     `unstarted`: a job released without having been run; its lane's rate gets it back. `ran`: for
     how many seconds, told of jobs that are charged by time.

@@ -14,11 +14,13 @@ from rota.consume.deliveries import Deliveries, Refused
 from rota.observe import joblog
 from rota.observe.meter import SILENT, Observer
 from rota.values.endings import Ending, settlement
-from rota.values.model import Action, Answer, Job, Settlement
+from rota.values.model import UNFIT, Action, Answer, Job, Settlement
 from rota.values.telling import safely
 
 MAX_SETTLED = 1000
 """The most endings of either kind that travel together."""
+MAX_TOLD = 1000
+"""Of how many tasks it is said that their jobs cannot be run here: a task may have any name."""
 
 
 @dataclass(slots=True)
@@ -81,6 +83,8 @@ class Settling:
         self._done: list[Job] = []
         self._others: list[Ended | Refused] = []
         self._waiting: dict[Job, asyncio.Future[None]] = {}
+        self._told: set[tuple[str, str]] = set()
+        """Tasks whose jobs cannot be run here, and why."""
 
     def __bool__(self) -> bool:
         return bool(self._done or self._others)
@@ -184,6 +188,11 @@ class Settling:
                 self.observer.refused()
             elif one.job is not None:
                 self.observer.settled(one.job, one.what.action, answer)
+        if one.job is not None and one.what.delay == UNFIT:
+            said = (one.job.task, one.why)
+            if said in self._told or len(self._told) >= MAX_TOLD:
+                return
+            self._told.add(said)
         joblog.tell_refused(
             self._queue, one.what.id, one.job, one.why, dead=one.what.action == "bury"
         )

@@ -9,11 +9,13 @@
 -- counts) · release (none does) · bury · block_lane, block_sequence (released, and its lane or
 -- sequence stays out for the delay, which only ever extends) · cancel (deleted; what would go back is
 -- so too, when it was asked to be cancelled); delay in ms, of a release -1 where its handler named none:
--- from the third in a row it stays away, longer each time; error: JSON text kept
--- with the job, or false; hold: a buried job of a sequence stops it; unstarted: a job released
--- without having been run, which its lane's rate gets back; ran: seconds, of jobs charged by time.
+-- from the third in a row it stays away, longer each time; -2 where the consumer cannot run the job:
+-- likewise, from the first; error: JSON text kept with the job, or false; hold: a buried job of a
+-- sequence stops it; unstarted: a job released without having been run, which its lane's rate gets
+-- back; ran: seconds, of jobs charged by time.
 -- Reply: one word per row: ok · slowed (ok, and from now on it stays away) · settled (this delivery is not
 -- held) · lost (the lease is gone)
+local UNFIT = -2
 local FREE, PAUSE, PAUSE_MAX = 2, 1000, 60000
 local lease = redis.call('ZSCORE', k_consumers, consumer)
 local answers = {}
@@ -46,9 +48,10 @@ local function limit(action, held, delay, why)
   return 0
 end
 
--- How long a job stays away that its handler has released without a delay, and what is answered.
-local function pause_of(id)
-  local many = redis.call('HINCRBY', k_releases, id, 1) - FREE
+-- How long a job stays away that is released without a delay, the first `free` times not at all, and
+-- what is answered.
+local function pause_of(id, free)
+  local many = redis.call('HINCRBY', k_releases, id, 1) - free
   if many <= 0 then
     return 0, 'ok'
   end
@@ -85,7 +88,7 @@ local function settle(row)
     redis.call('HINCRBY', k_attempts, id, 1)
     redis.call('HDEL', k_releases, id)
   elseif delay < 0 then
-    delay, answer = pause_of(id)
+    delay, answer = pause_of(id, delay == UNFIT and 0 or FREE)
   end
   if action == 'bury' then
     count_total('released', bury(consumer, id, held, err or '{}', hold))
