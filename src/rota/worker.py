@@ -175,19 +175,15 @@ class Worker(Guide):
 
     async def _work(self, context: contextvars.Context) -> None:
         watchdog = self._watchdog = Watchdog(self._fetchers, grace=self.config.grace)
-        keepers = [queue.station.keeper for queue in self.queues]
-        for keeper in keepers:
-            watchdog.guard(keeper)
-        loops = [asyncio.create_task(one.run(), context=context) for one in self._fetchers]
-        self._loops, self._begun = list(loops), True
-        self.started.set()
-        try:
-            await self._until_stopped(loops)
-        finally:
-            await self._drain(loops)
-            self._loops = []
-            for keeper in keepers:
-                watchdog.leave(keeper)
+        with watchdog.watching():
+            loops = [asyncio.create_task(one.run(), context=context) for one in self._fetchers]
+            self._loops, self._begun = list(loops), True
+            self.started.set()
+            try:
+                await self._until_stopped(loops)
+            finally:
+                await self._drain(loops)
+                self._loops = []
 
     async def _open_fetcher(
         self,

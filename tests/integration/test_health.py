@@ -110,7 +110,7 @@ async def test_a_dead_lease_thread_and_a_dead_blocker_are_told(
             gone = threading.Thread(target=int)
             gone.start()
             gone.join()
-            patched.setattr("rota.consume.lease._thread._thread", gone)
+            patched.setattr("rota.consume.lease.lease_thread._thread", gone)
             assert problems(worker.health()) == {"lease"}
         assert worker.health().healthy
         metronome = queue.station.metronome()

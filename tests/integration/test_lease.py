@@ -17,8 +17,10 @@ from pathlib import Path
 import pytest
 
 import rota
+from rota.connection.steps import ROOMS
 from rota.consume import lease
-from rota.consume.lease import CONNECTIONS
+from rota.consume.lease_thread import LeaseThread
+from rota.work import watchdog
 from rota.worker import Worker
 from tests.support import child
 from tests.support.child import Order
@@ -384,7 +386,9 @@ async def test_a_lease_counts_from_before_the_server_made_it(
 def lease_threads(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[threading.Thread]]:
     """Those of this test alone: consumers that other tests have left open keep the process's."""
     before = threading.enumerate()
-    monkeypatch.setattr(lease, "_thread", lease._Thread())
+    thread = LeaseThread()
+    for user in (lease, watchdog):
+        monkeypatch.setattr(user, "lease_thread", thread)
     return lambda: [
         one for one in threading.enumerate() if one.name == "rota-lease" and one not in before
     ]
@@ -437,7 +441,7 @@ async def test_all_queues_of_a_process_share_a_thread_and_its_connections(
         await eventually_async(
             lambda: all(one.station.keeper.renewals for one in queues[:3]), "some is not renewed"
         )
-        assert len(server.strangers()) - before <= mine + CONNECTIONS
+        assert len(server.strangers()) - before <= mine + ROOMS["leases"]
         async with Worker(queues, concurrency=2, lease=LEASE):
             await eventually_async(
                 lambda: all(one.station.keeper.renewals > 3 for one in queues),

@@ -284,13 +284,13 @@ class AsyncClient:
         steps = park(keys, seconds, self._route, self._bounds, lambda: self._hang_ups != hang_ups)
         return bool(await self._drive(steps))
 
-    async def run(self, operation: Operation[T]) -> T:
-        """Carries an operation out and returns its result."""
+    async def run(self, operation: Operation[T], bounds: Bounds | None = None) -> T:
+        """Carries an operation out and returns its result; `bounds`: other than the client's."""
         try:
             request = next(operation)
             while True:
                 try:
-                    reply = await self._answer(request)
+                    reply = await self._answer(request, bounds or self._bounds)
                 except BaseException as error:
                     request = operation.throw(error)
                 else:
@@ -300,8 +300,8 @@ class AsyncClient:
         finally:
             operation.close()
 
-    def _answer(self, request: Request) -> Coroutine[Any, Any, Reply]:
-        return self._drive(answer(request, self._route, self._library, self._bounds))
+    def _answer(self, request: Request, bounds: Bounds) -> Coroutine[Any, Any, Reply]:
+        return self._drive(answer(request, self._route, self._library, bounds))
 
     async def _drive(self, steps: Steps) -> Any:
         pool = await self._pool()

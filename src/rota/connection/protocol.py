@@ -39,15 +39,16 @@ SCANNED = 1000
 
 class Bounds(msgspec.Struct, frozen=True):
     """How long calls may take: `call` seconds in all, with whatever is tried meanwhile. With
-    `resend` what fails is tried again for as long."""
+    `resend` what fails is tried again for as long. `room`: where nothing names another."""
 
     call: float = config.TIMEOUT_S
     resend: bool = True
+    room: Room = "calls"
 
     def of(self, calls: Sequence[Call[Any]]) -> Terms:
         """Those of a call that begins now."""
         most, tries = self.call, TRIES if self.resend else 1
-        room: Room = "calls"
+        room = self.room
         for call in calls:
             if call.script.name == "enqueue":
                 room = "enqueues"

@@ -13,8 +13,8 @@ HEDGE_S = 0.25
 Command = tuple[str | bytes | int, ...]
 
 
-Room = Literal["calls", "enqueues", "durable", "races"]
-ROOMS: dict[Room, int] = {"calls": 16, "enqueues": 8, "durable": 32, "races": 8}
+Room = Literal["calls", "leases", "enqueues", "durable", "races"]
+ROOMS: dict[Room, int] = {"calls": 16, "leases": 4, "enqueues": 8, "durable": 32, "races": 8}
 """How many connections may be in use for what: claims, settlements and beats never stand behind
 enqueues, and neither behind waits for their confirmation."""
 

@@ -1,27 +1,27 @@
 """Keeping leases: one thread of a process renews them all, and beats for their queues.
 
-It has an event loop and connections of its own, so that neither a handler that blocks the worker's
-loop nor a full pool costs a lease, and a server that does not answer holds up nobody but its own
-queues. Leases also end by this process's own clock, counted from when the last acknowledged renewal
-was *sent*: the server may have given the jobs away by then.
+It has an event loop and so connections of its own: neither a handler that blocks the worker's loop
+nor a full pool costs a lease, and a server that does not answer holds up nobody but its own queues.
+Leases also end by this process's own clock, counted from when the last acknowledged renewal was
+*sent*: the server may have given the jobs away by then.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, TypeVar
 
-from rota.connection import AsyncClient
+from rota.connection import Bounds
+from rota.consume.lease_thread import RETRY_PAUSE_S, lease_thread, until_set
 from rota.link import Link
 from rota.observe.meter import CALL_BOUNDS, Histogram
-from rota.script.loader import Operation, Reply, Request
+from rota.script.loader import Operation
 from rota.values.listing import Order
 from rota.values.model import Hands, Job
 from rota.values.telling import Logger, safely
@@ -34,14 +34,10 @@ RENEWALS_PER_LEASE = 3
 FIRST_BEAT = 0.4
 """By when of its shortest lease a keeper beats for the first time: a queue without a beat for half
 a lease passes for one whose server was away."""
-RETRY_PAUSE_S = 0.5
 LEAST_PATIENCE_S = 0.5
 REPLY_TIMEOUT_S = 10.0
 MOST_FAILURES = 16
 """From then on a call's patience grows no more."""
-WATCH_S = 1.0
-CONNECTIONS = 4
-"""The most that a process opens to one server for its leases."""
 TRIPS = 10
 """How many round trips a lease must be long: a renewal begins when a third of it is over, and takes
 about six over a new connection."""
@@ -72,133 +68,6 @@ class _Lease:
     on_asked: Callable[[list[tuple[str, str]]], object]
     on_order: Callable[[Order], object]
     doubts: int = 0
-
-
-class _Thread:
-    """The process's. It runs while a keeper has leases or someone watches.
-
-    Each keeper has a task in its loop, each server one client. Whatever ends of these while it
-    is needed, the thread itself included, is begun anew.
-    """
-
-    def __init__(self) -> None:
-        self.forget()
-
-    def forget(self) -> None:
-        """In a child process, which has no thread yet."""
-        self._lock = threading.Lock()
-        self._keepers: set[LeaseKeeper] = set()
-        self._watches: Counter[Callable[[], None]] = Counter()
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def serve(self, keeper: LeaseKeeper) -> None:
-        with self._lock:
-            self._keepers.add(keeper)
-            self._start()
-        self.wake(keeper)
-
-    def watch(self, look: Callable[[], None]) -> None:
-        with self._lock:
-            self._watches[look] += 1
-            self._start()
-
-    def unwatch(self, look: Callable[[], None]) -> None:
-        with self._lock:
-            self._watches -= Counter([look])
-        self.wake(None)
-
-    def _start(self) -> None:
-        if self._thread is None or not self._thread.is_alive():
-            self._loop = None
-            self._thread = threading.Thread(target=self._run, name="rota-lease", daemon=True)
-            self._thread.start()
-
-    @property
-    def is_alive(self) -> bool:
-        thread = self._thread
-        return thread is not None and thread.is_alive()
-
-    def wake(self, keeper: LeaseKeeper | None) -> None:
-        """Something has changed: for a keeper, or for the thread as a whole."""
-        loop = self._loop
-        if loop is not None:
-            try:
-                loop.call_soon_threadsafe(self._stir, keeper)
-            except RuntimeError:
-                pass  # it has just ended; what is still needed begins anew
-
-    def _stir(self, keeper: LeaseKeeper | None) -> None:
-        if keeper is not None:
-            keeper.changed.set()
-        self._changed.set()
-
-    # ── the thread ──────────────────────────────────────────────────────────────────────────
-
-    def _run(self) -> None:
-        this = threading.current_thread()
-        while self._thread is this:
-            try:
-                asyncio.run(self._serve(this))
-            except BaseException as error:  # a SystemExit of somebody's log filter, for instance
-                logger.error("the thread that keeps leases failed, it begins anew: %r", error)
-                time.sleep(RETRY_PAUSE_S)
-
-    async def _serve(self, this: threading.Thread) -> None:
-        clients: dict[object, AsyncClient] = {}
-        tasks: dict[LeaseKeeper, asyncio.Task[None]] = {}
-        servers: dict[LeaseKeeper, object] = {}
-        closing: set[asyncio.Task[None]] = set()
-        self._changed = changed = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        try:
-            while True:
-                with self._lock:
-                    self._keepers = {one for one in self._keepers if one.is_needed}
-                    if not self._keepers and not self._watches:
-                        self._thread = self._loop = None
-                        return
-                    keepers, looks = list(self._keepers), list(self._watches)
-                for keeper in keepers:
-                    task = tasks.get(keeper)
-                    if task is None or task.done():
-                        server = servers[keeper] = keeper.link.server
-                        client = clients[server] = clients.get(server) or _client(keeper.link)
-                        tasks[keeper] = asyncio.create_task(keeper.keep(client))
-                for keeper in tasks.keys() - keepers:
-                    servers.pop(keeper, None)
-                    tasks.pop(keeper).cancel()
-                for server in clients.keys() - {servers[keeper] for keeper in keepers}:
-                    closing.add(asyncio.create_task(clients.pop(server).close()))
-                closing = {task for task in closing if not task.done()}
-                for look in looks:
-                    with safely:
-                        look()
-                await _wait(changed, WATCH_S)
-        finally:
-            for task in tasks.values():
-                task.cancel()
-            await asyncio.gather(*tasks.values(), return_exceptions=True)
-            closing.update(asyncio.create_task(client.close()) for client in clients.values())
-            await asyncio.gather(*closing, return_exceptions=True)
-
-
-def _client(link: Link) -> AsyncClient:
-    """One for all queues of a server."""
-    return link.own_async_client(reply_timeout=REPLY_TIMEOUT_S, resend=False, size=CONNECTIONS)
-
-
-_thread = _Thread()
-os.register_at_fork(after_in_child=_thread.forget)
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(max(0.0, seconds)):
-            await event.wait()
-    except TimeoutError:
-        pass
-    event.clear()
 
 
 class LeaseKeeper:
@@ -255,13 +124,13 @@ class LeaseKeeper:
                 self._since = time.monotonic()
             self._lost_last = False
             self._leases[consumer] = lease
-        _thread.serve(self)
+        lease_thread.serve(self)
 
     def remove(self, consumer: str) -> None:
         with self._lock:
             if self._leases.pop(consumer, None) is not None:
                 self._lost_last = False
-        _thread.wake(self)
+        lease_thread.wake(self)
 
     def lose(self, consumer: str) -> None:
         """Who holds it has found out that it is lost: it is renewed no more, so that the server can
@@ -270,24 +139,17 @@ class LeaseKeeper:
             if self._leases.pop(consumer, None) is not None:
                 self._lost_last = True
                 self.lost += 1
-        _thread.wake(self)
+        lease_thread.wake(self)
 
     @property
     def watched_ms(self) -> int:
         """For how long it has kept leases without a break, those lost meanwhile included."""
         return round((time.monotonic() - self._since) * 1000)
 
-    def watch(self, look: Callable[[], None]) -> None:
-        """Calls `look` from the thread about once a second."""
-        _thread.watch(look)
-
-    def unwatch(self, look: Callable[[], None]) -> None:
-        _thread.unwatch(look)
-
     @property
     def trouble(self) -> str | None:
         """What is wrong with it, for people; None where all is well, or it has nothing to keep."""
-        if self._leases and not _thread.is_alive:
+        if self._leases and not lease_thread.is_alive:
             return "its thread has ended"
         if self._failing:
             return "the server does not answer it"
@@ -305,33 +167,36 @@ class LeaseKeeper:
 
     # ── its task in the thread's loop ───────────────────────────────────────────────────────
 
-    async def keep(self, client: AsyncClient) -> None:
+    async def keep(self) -> None:
         """While there are leases."""
         self.changed = asyncio.Event()
         pause = self._period()
-        while self._leases:
-            try:
-                await self._keep(client, pause)
-            except Exception as error:
-                self._log("keeping leases failed, trying again: %s", error)
-                await asyncio.sleep(min(RETRY_PAUSE_S, self._period()))
-                pause = 0.0
+        try:
+            while self._leases:
+                try:
+                    await self._keep(pause)
+                except Exception as error:
+                    self._log("keeping leases failed, trying again: %s", error)
+                    await asyncio.sleep(min(RETRY_PAUSE_S, self._period()))
+                    pause = 0.0
+        finally:
+            await self.link.async_client.close()
 
-    async def _keep(self, client: AsyncClient, pause: float) -> None:
+    async def _keep(self, pause: float) -> None:
         now = time.monotonic()
         next_renewal = now + pause
         next_beat = now + min(random.uniform(0.2, 1) * self._beat, FIRST_BEAT * self._shortest())
         while self._leases:
             now = time.monotonic()
             if now >= next_renewal:
-                next_renewal = time.monotonic() + await self._renew(client)
+                next_renewal = time.monotonic() + await self._renew()
             if now >= next_beat:
-                await self._keep_time(client)
+                await self._keep_time()
                 # Beats further apart than half a lease would pass for a server that was
                 # away, and jobs that kill their workers would count no deaths.
                 next_beat = time.monotonic() + min(self._beat, self._period())
             next_renewal = min(next_renewal, time.monotonic() + self._period())
-            await _wait(self.changed, min(next_renewal, next_beat) - time.monotonic())
+            await until_set(self.changed, min(next_renewal, next_beat) - time.monotonic())
 
     def _shortest(self) -> float:
         with self._lock:
@@ -340,32 +205,15 @@ class LeaseKeeper:
     def _period(self) -> float:
         return self._shortest() / RENEWALS_PER_LEASE
 
-    async def _call(self, client: AsyncClient, operation: Operation[T]) -> T:
-        try:
-            request = next(operation)
-            while True:
-                request = operation.send(await self._ask(client, request))
-        except StopIteration as end:
-            return cast(T, end.value)
-        finally:
-            operation.close()
-
-    async def _ask(self, client: AsyncClient, request: Request) -> Reply:
-        """With a bound that lets it try again while leases last. It grows with each failure: a call
-        that has to open a connection takes longer."""
+    async def _call(self, operation: Operation[T]) -> T:
+        """Each call bounded so that it can be tried again while leases last. The bound grows with
+        each failure: a call that has to open a connection takes longer."""
         shortest = self._shortest()
         patience = max(LEAST_PATIENCE_S, shortest / RENEWALS_PER_LEASE * 2**self._failures)
-        try:
-            async with asyncio.timeout(min(REPLY_TIMEOUT_S, shortest, patience)):
-                reply = await client.run(_asking(request))
-        except TimeoutError as error:
-            self._failures = min(self._failures + 1, MOST_FAILURES)
-            await client.drop_idle()  # what broke one has broken the others, most likely
-            raise TimeoutError(f"{self.link.target.display} does not answer") from error
-        self._failures = 0
-        return reply
+        bounds = Bounds(min(REPLY_TIMEOUT_S, shortest, patience), resend=False, room="leases")
+        return await self.link.async_client.run(operation, bounds)
 
-    async def _renew(self, client: AsyncClient) -> float:
+    async def _renew(self) -> float:
         """One round of renewals; seconds until the next."""
         with self._lock:
             groups: dict[float, list[str]] = {}
@@ -374,7 +222,7 @@ class LeaseKeeper:
         pause = self._period()
         for seconds, consumers in groups.items():
             try:
-                await self._renew_group(client, seconds, consumers)
+                await self._renew_group(seconds, consumers)
             except Exception as error:  # whatever it was: this must go on
                 self._log("renewing leases failed, trying again: %s", error)
                 pause = min(RETRY_PAUSE_S, pause)
@@ -382,13 +230,13 @@ class LeaseKeeper:
         self._stretch()
         for consumer, lease in list(self._leases.items()):
             if lease.doubts >= DOUBTS:
-                await self._compare(client, consumer, lease)
+                await self._compare(consumer, lease)
         return pause
 
-    async def _renew_group(self, client: AsyncClient, seconds: float, consumers: list[str]) -> None:
+    async def _renew_group(self, seconds: float, consumers: list[str]) -> None:
         sent = time.monotonic()
         answers = await self._call(
-            client, self.link.store.heartbeat(consumers, lease_ms=round(seconds * 1000))
+            self.link.store.heartbeat(consumers, lease_ms=round(seconds * 1000))
         )
         took = time.monotonic() - sent
         self._took.append(took)
@@ -436,9 +284,9 @@ class LeaseKeeper:
         if self._logs.allows("lease", ValueError(text)):
             logger.warning("queue %s: %s", self.link.keys.root, text)
 
-    async def _compare(self, client: AsyncClient, consumer: str, lease: _Lease) -> None:
+    async def _compare(self, consumer: str, lease: _Lease) -> None:
         try:
-            back, gone = await self._call(client, lease.hold.compare())
+            back, gone = await self._call(lease.hold.compare())
         except Exception as error:
             self._log("comparing what a consumer holds failed, trying again: %s", error)
             return
@@ -455,26 +303,24 @@ class LeaseKeeper:
         if gone and self._leases.get(consumer) is lease:
             self._tell(lease.on_gone, gone)
 
-    async def _keep_time(self, client: AsyncClient) -> None:
+    async def _keep_time(self) -> None:
         sent = time.monotonic()
         try:
-            _, asked = await self._call(
-                client, self.link.store.keep_time(watched_ms=self.watched_ms)
-            )
+            _, asked = await self._call(self.link.store.keep_time(watched_ms=self.watched_ms))
             self._count("beat", time.monotonic() - sent)
             if asked:
-                await self._tell_asked(client)
+                await self._tell_asked()
         except Exception as error:
             self._log("beat failed, trying again: %s", error)
 
-    async def _tell_asked(self, client: AsyncClient) -> None:
+    async def _tell_asked(self) -> None:
         """Something was asked: it looks whether of jobs or consumers of this process."""
         with self._lock:
             leases = dict(self._leases)
-        asked = await self._call(client, self.link.store.asked(list(leases)))
+        asked = await self._call(self.link.store.asked(list(leases)))
         for consumer, jobs in asked.items():
             self._tell(leases[consumer].on_asked, jobs)
-        orders = await self._call(client, self.link.store.orders(list(leases)))
+        orders = await self._call(self.link.store.orders(list(leases)))
         for consumer, word in orders.items():
             self._tell(leases[consumer].on_order, word)
 
@@ -487,17 +333,13 @@ class LeaseKeeper:
 
     def _count(self, call: str, seconds: float) -> None:
         self.calls[call].observe(seconds)
-        self._failing = False
+        self._failing, self._failures = False, 0
 
     def _log(self, message: str, error: Exception) -> None:
         self.errors += 1
-        self._failing = True
+        self._failing, self._failures = True, min(self._failures + 1, MOST_FAILURES)
         if self._logs.allows(message, error):
             logger.warning(message, error)
-
-
-def _asking(request: Request) -> Operation[Reply]:
-    return (yield request)
 
 
 def _stretched(lease: _Lease) -> str:

@@ -139,17 +139,9 @@ class Link:
             self._default_ceiling = None
         return (yield from operation)
 
-    @property
-    def server(self) -> object:
-        """Links that answer the same may share a client."""
-        return self.target, self._library
-
-    def own_async_client(
-        self, *, reply_timeout: float, resend: bool = True, size: int = 1
-    ) -> AsyncClient:
-        """A client with connections of its own, for what must not wait for a free one."""
-        bounds = Bounds(reply_timeout, resend=resend)
-        return AsyncClient(self.target, library=self._library, size=size, bounds=bounds)
+    def own_async_client(self, *, reply_timeout: float) -> AsyncClient:
+        """A client with a connection of its own, for what must not wait for a free one."""
+        return AsyncClient(self.target, library=self._library, size=1, bounds=Bounds(reply_timeout))
 
     def own_client(self, *, reply_timeout: float, resend: bool) -> Client:
         bounds = Bounds(reply_timeout, resend=resend)

@@ -1,14 +1,15 @@
-"""Notices an event loop that hangs. It looks from the lease keeper's thread."""
+"""Notices an event loop that hangs. It looks from the thread that keeps leases."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import faulthandler
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from rota.consume.lease import LeaseKeeper
+from rota.consume.lease_thread import lease_thread
 from rota.values.telling import Logger, safely
 from rota.work.fetcher import Fetcher
 
@@ -47,11 +48,13 @@ class Watchdog:
             return 0.0
         return self._counted + min(time.monotonic() - self._looked, LOOK_MOST_S)
 
-    def guard(self, keeper: LeaseKeeper) -> None:
-        keeper.watch(self.look)
-
-    def leave(self, keeper: LeaseKeeper) -> None:
-        keeper.unwatch(self.look)
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        lease_thread.watch(self.look)
+        try:
+            yield
+        finally:
+            lease_thread.unwatch(self.look)
 
     def _turn(self) -> None:
         now = time.monotonic()
@@ -59,7 +62,7 @@ class Watchdog:
         self._asked = self._warned = False
 
     def look(self) -> None:
-        """Called from the keeper's thread about once a second."""
+        """Called from that thread about once a second."""
         self._counted, self._looked = self.hung, time.monotonic()
         hung = self._counted
         if not self._asked:
