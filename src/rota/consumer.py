@@ -6,13 +6,11 @@ import asyncio
 import time
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any
 
-from rota.consume.claims import Claim, Claims, Jobs, Nap, each
+from rota.consume.claims import Claims, Jobs, each
 from rota.consume.deliveries import Decode
 from rota.consume.station import Station
 from rota.errors import RotaError
-from rota.script.loader import Operation
 from rota.values import config
 from rota.values.endings import Ending
 from rota.values.model import Answer, Job
@@ -52,9 +50,8 @@ class Consumer(Claims):
         if self._mending is not None:
             self._mending.cancel()  # leaving gives back all it holds
         self._station.metronome().gone(self)
-        self._station.keeper.remove(self.id)
         try:
-            await self._link.run(self._deliveries.leave())
+            await self._link.run(self._membership.leave())
         finally:
             await self._station.metronome().leave()
 
@@ -76,54 +73,43 @@ class Consumer(Claims):
         self._check_open()
         config.whole(n, 1, config.MAX_CLAIM, "n")
         deadline = time.monotonic() + seconds(wait, "wait")
-        finished = each(done)
-        metronome = self._station.metronome()
         async with self._turn:
-            self._check_open()
-            if finished:
-                self._check_lease(finished)
-            elif not self._is_alive:
-                await self._link.run(self._join())
             try:
-                return await self._carry_out(self._claim(metronome, finished, n, deadline))
+                return await self._claim(each(done), n, deadline)
             except asyncio.CancelledError:
                 if self._deliveries.unsure:
                     self._mending = asyncio.get_running_loop().create_task(self._mend())
                 raise
+
+    async def _claim(self, done: list[Job], n: int, deadline: float) -> list[Job]:
+        await self._link.run(self._prepare(done))
+        bell = self._station.metronome()
+        try:
+            while True:
+                jobs = await self._link.run(self._look(bell, done, n, deadline))
+                if jobs is not None or not await self._is_poked(deadline):
+                    return jobs or []
+                done = []
+        finally:
+            bell.gone(self)  # else the bell would wait for a claim that is not sent
+
+    async def _is_poked(self, deadline: float) -> bool:
+        try:
+            async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+                await self._woken.wait()
+        except TimeoutError:
+            return False
+        return True
 
     async def _mend(self) -> None:
         """What a cancelled claim may have brought goes back, even if no other claim follows."""
         async with self._turn:
             if self._deliveries.unsure:
                 try:
-                    await self._link.run(self._reconcile())
+                    await self._link.run(self._membership.reconcile())
                 except RotaError:
                     return  # the next claim tries again
                 self._station.metronome().failed(self)
-
-    async def _carry_out(self, claim: Claim) -> list[Job]:
-        try:
-            step = next(claim)
-            while True:
-                try:
-                    got = await self._take(step)
-                except BaseException as error:
-                    step = claim.throw(error)
-                else:
-                    step = claim.send(got)
-        except StopIteration as end:
-            jobs: list[Job] = end.value
-            return jobs
-
-    async def _take(self, step: Operation[Any] | Nap) -> object:
-        if not isinstance(step, Nap):
-            return await self._link.run(step)
-        try:
-            async with asyncio.timeout(max(0.0, step.until - time.monotonic())):
-                await self._woken.wait()
-        except TimeoutError:
-            return False
-        return True
 
     async def complete(self, jobs: Jobs) -> list[Answer]:
         """Ends jobs as done. Answers per job: `ok`, or `settled` where this consumer does not hold
@@ -155,4 +141,4 @@ class Consumer(Claims):
 
     async def start(self, job: Job) -> bool:
         """For a job whose worker died before (`job.suspect`): False means do not run it."""
-        return await self._link.run(self._start(job))
+        return await self._link.run(self._membership.start(job))

@@ -6,12 +6,10 @@ import threading
 import time
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any
 
-from rota.consume.claims import Claim, Claims, Jobs, Nap, each
+from rota.consume.claims import Claims, Jobs, each
 from rota.consume.deliveries import Decode
 from rota.consume.station import Station
-from rota.script.loader import Operation
 from rota.values import config
 from rota.values.endings import Ending
 from rota.values.model import Answer, Job
@@ -43,9 +41,8 @@ class SyncConsumer(Claims):
         self._open = False
         self._woken.set()  # a claim under way ends
         self._station.thread_metronome.gone(self)
-        self._station.keeper.remove(self.id)
         try:
-            self._link.run_sync(self._deliveries.leave())
+            self._link.run_sync(self._membership.leave())
         finally:
             self._station.thread_metronome.leave()
 
@@ -56,34 +53,20 @@ class SyncConsumer(Claims):
         self._check_open()
         config.whole(n, 1, config.MAX_CLAIM, "n")
         deadline = time.monotonic() + seconds(wait, "wait")
-        finished = each(done)
-        metronome = self._station.thread_metronome
         with self._turn:
-            self._check_open()
-            if finished:
-                self._check_lease(finished)
-            elif not self._is_alive:
-                self._link.run_sync(self._join())
-            return self._carry_out(self._claim(metronome, finished, n, deadline))
+            return self._claim(each(done), n, deadline)
 
-    def _carry_out(self, claim: Claim) -> list[Job]:
+    def _claim(self, done: list[Job], n: int, deadline: float) -> list[Job]:
+        self._link.run_sync(self._prepare(done))
+        bell = self._station.thread_metronome
         try:
-            step = next(claim)
             while True:
-                try:
-                    got = self._take(step)
-                except BaseException as error:
-                    step = claim.throw(error)
-                else:
-                    step = claim.send(got)
-        except StopIteration as end:
-            jobs: list[Job] = end.value
-            return jobs
-
-    def _take(self, step: Operation[Any] | Nap) -> object:
-        if not isinstance(step, Nap):
-            return self._link.run_sync(step)
-        return self._station.thread_metronome.wait(self._woken.is_set, step.until)
+                jobs = self._link.run_sync(self._look(bell, done, n, deadline))
+                if jobs is not None or not bell.wait(self._woken.is_set, deadline):
+                    return jobs or []
+                done = []
+        finally:
+            bell.gone(self)
 
     def complete(self, jobs: Jobs) -> list[Answer]:
         return self.settle([(job, None) for job in each(jobs)])
@@ -103,4 +86,4 @@ class SyncConsumer(Claims):
         return self._link.run_sync(self._settle(pairs))
 
     def start(self, job: Job) -> bool:
-        return self._link.run_sync(self._start(job))
+        return self._link.run_sync(self._membership.start(job))

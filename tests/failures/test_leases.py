@@ -232,7 +232,7 @@ async def test_one_call_renews_all_leases_of_a_process(server: Server, queue: ro
     keeper = queue.station.keeper
     await eventually_async(lambda: keeper.renewals >= 3 * 20, "not all are renewed")
     sent = calls(server, "evalsha") - before
-    assert all(one._is_alive for one in consumers)
+    assert not any(one._membership.is_over() for one in consumers)
     assert {one.id for one in consumers} == dump(server, queue).get("consumers").keys()
     # A renewal and a beat each half a second.
     assert sent <= 2 * (time.monotonic() - began) / 0.5 + 4

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from typing import Protocol, TypeVar
 
 from rota.connection import Bounds
@@ -49,43 +49,56 @@ DOUBTS = 2
 compared: what is on its way lets them differ as well."""
 
 
-class Hold(Protocol):
-    """What a keeper asks of a consumer's deliveries, from its thread."""
+class Holder(Protocol):
+    """Whom a lease is kept for, as its keeper sees it; called from its thread."""
 
     def agrees(self, hands: Hands) -> bool: ...
 
     def compare(self) -> Operation[tuple[int, list[Job]]]: ...
 
+    def lease_ended(self, consumer: str) -> object:
+        """Once, with the identity that held it: by now it may have started anew under another."""
+
+    def gone(self, jobs: list[Job]) -> object:
+        """These were in its hands, and are not by the server's word."""
+
+    def asked(self, deliveries: list[tuple[str, str]]) -> object:
+        """At every beat, while there are any: the jobs in its hands (id, delivery) that someone
+        asked to cancel."""
+
+    def ordered(self, word: Order) -> object:
+        """Likewise what was asked of its process."""
+
 
 @dataclass(slots=True)
-class _Lease:
+class Lease:
+    """That of a consumer that joined at `since` (monotonic) for `seconds`. Where that is longer
+    than was `wanted`, the server is too far away for that."""
+
+    holder: Holder
     wanted: float
+    since: InitVar[float]
     seconds: float
-    deadline: float
-    hold: Hold
-    on_lost: Callable[[str], object]
-    on_gone: Callable[[list[Job]], object]
-    on_asked: Callable[[list[tuple[str, str]]], object]
-    on_order: Callable[[Order], object]
+    deadline: float = 0.0
     doubts: int = 0
+
+    def __post_init__(self, since: float) -> None:
+        self.deadline = since + self.seconds
+
+    @property
+    def is_stretched(self) -> bool:
+        return self.seconds > self.wanted
 
 
 class LeaseKeeper:
-    """Renews the leases of a process's consumers in one queue, beats, and compares hands.
-
-    `on_lost` is called from the thread, once, when a lease has ended, with the identity that held
-    it: by then the consumer may have started anew under another. `on_gone` is called with jobs that
-    were in the consumer's hands and are not by the server's word; `on_asked`, at every beat, with
-    the jobs in its hands (id, delivery) that someone asked to cancel, while there are any;
-    `on_order` likewise with what was asked of its process.
-    """
+    """Renews the leases of a process's consumers in one queue, beats, and compares hands."""
 
     def __init__(self, link: Link, *, beat: float) -> None:
         self.link = link
         self.changed = asyncio.Event()
         """Of the task that runs now."""
         self._beat = beat
-        self._leases: dict[str, _Lease] = {}
+        self._leases: dict[str, Lease] = {}
         self._lock = threading.Lock()
         self._since = time.monotonic()
         self._lost_last = False
@@ -99,25 +112,9 @@ class LeaseKeeper:
         self._failures = 1  # the first call opens a connection
         self._took: deque[float] = deque(maxlen=MEASURED)
 
-    def add(
-        self,
-        consumer: str,
-        wanted: float,
-        on_lost: Callable[[str], object],
-        on_gone: Callable[[list[Job]], object],
-        on_asked: Callable[[list[tuple[str, str]]], object],
-        on_order: Callable[[Order], object],
-        *,
-        hold: Hold,
-        since: float,
-        seconds: float,
-    ) -> None:
-        """From now on `consumer`, which joined at `since` (monotonic) for `seconds`, is kept alive.
-
-        Where that is longer than was `wanted`, the server is too far away for that.
-        """
-        lease = _Lease(wanted, seconds, since + seconds, hold, on_lost, on_gone, on_asked, on_order)
-        if seconds > wanted:
+    def add(self, consumer: str, lease: Lease) -> None:
+        """From now on it is kept."""
+        if lease.is_stretched:
             self._tell_stretched(lease)
         with self._lock:
             if not self._leases and not self._lost_last:
@@ -153,7 +150,7 @@ class LeaseKeeper:
             return "its thread has ended"
         if self._failing:
             return "the server does not answer it"
-        stretched = [one for one in self._leases.copy().values() if one.seconds > one.wanted]
+        stretched = [one for one in self._leases.copy().values() if one.is_stretched]
         return _stretched(stretched[0]) if stretched else None
 
     def is_alive(self, consumer: str) -> bool:
@@ -246,7 +243,7 @@ class LeaseKeeper:
                 known = self._leases.get(consumer)
                 if known is not None and hands is not None:
                     known.deadline = sent + seconds
-                    known.doubts = 0 if known.hold.agrees(hands) else known.doubts + 1
+                    known.doubts = 0 if known.holder.agrees(hands) else known.doubts + 1
                 elif known is not None:
                     known.deadline = 0.0
         self.renewals += sum(hands is not None for hands in answers)
@@ -261,7 +258,7 @@ class LeaseKeeper:
             self.lost += len(lost)
         for consumer, lease in lost:
             logger.warning("the lease of consumer %s is lost", consumer)
-            self._tell(lease.on_lost, consumer)
+            self._tell(lease.holder.lease_ended, consumer)
 
     def _stretch(self) -> None:
         """A lease that the round trips leave no time to renew would end, and its jobs would be
@@ -279,14 +276,14 @@ class LeaseKeeper:
         for lease in short:
             self._tell_stretched(lease)
 
-    def _tell_stretched(self, lease: _Lease) -> None:
+    def _tell_stretched(self, lease: Lease) -> None:
         text = _stretched(lease)
         if self._logs.allows("lease", ValueError(text)):
             logger.warning("queue %s: %s", self.link.keys.root, text)
 
-    async def _compare(self, consumer: str, lease: _Lease) -> None:
+    async def _compare(self, consumer: str, lease: Lease) -> None:
         try:
-            back, gone = await self._call(lease.hold.compare())
+            back, gone = await self._call(lease.holder.compare())
         except Exception as error:
             self._log("comparing what a consumer holds failed, trying again: %s", error)
             return
@@ -301,7 +298,7 @@ class LeaseKeeper:
                 len(gone),
             )
         if gone and self._leases.get(consumer) is lease:
-            self._tell(lease.on_gone, gone)
+            self._tell(lease.holder.gone, gone)
 
     async def _keep_time(self) -> None:
         sent = time.monotonic()
@@ -319,10 +316,10 @@ class LeaseKeeper:
             leases = dict(self._leases)
         asked = await self._call(self.link.store.asked(list(leases)))
         for consumer, jobs in asked.items():
-            self._tell(leases[consumer].on_asked, jobs)
+            self._tell(leases[consumer].holder.asked, jobs)
         orders = await self._call(self.link.store.orders(list(leases)))
         for consumer, word in orders.items():
-            self._tell(leases[consumer].on_order, word)
+            self._tell(leases[consumer].holder.ordered, word)
 
     def _tell(self, what: Callable[[T], object], told: T) -> None:
         with safely:
@@ -342,7 +339,7 @@ class LeaseKeeper:
             logger.warning(message, error)
 
 
-def _stretched(lease: _Lease) -> str:
+def _stretched(lease: Lease) -> str:
     return (
         f"a lease of {lease.wanted:g} s is too short for the round trips to its server: "
         f"it is kept for {lease.seconds:.1f} s"

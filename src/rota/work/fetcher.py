@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from rota.consume.deliveries import Deliveries, Unread
+from rota.consume.deliveries import Unread
+from rota.consume.membership import Membership
 from rota.consume.metronome import Metronome
 from rota.errors import LeaseLost, RotaError
 from rota.observe.meter import SILENT, Observer
@@ -25,13 +26,14 @@ from rota.work.arrivals import Arrivals
 from rota.work.contact import Contact
 from rota.work.entries import Entries
 from rota.work.executor import Executor
-from rota.work.membership import LEAVE_S, Membership
 from rota.work.runner import Runner
 from rota.work.settling import Batch, Settling, Tally
 from rota.work.slots import Slots
 
 FIRST_PAUSE_S = 0.05
 MAX_PAUSE_S = 2.0
+LEAVE_S = 1.5
+"""How long a stop tries to tell the server that it leaves; then its lease has to run out."""
 CANCEL_S = 0.3
 """How long a stop waits for handlers it has cancelled."""
 
@@ -61,19 +63,17 @@ class Fetcher:
         self._metronome: Metronome = queue.station.metronome()
         self._contact = Contact(queue.name)
         self._appetite = Appetite(slots, self._metronome, wake=self._woken.set)
-        self._deliveries = Deliveries(
-            queue.link.store, lease_ms=round(lease * 1000), decode=self._decode
-        )
-        self._settling = Settling(queue.name, self._deliveries, wake=self._woken.set)
         self._membership = Membership(
-            queue,
-            self._deliveries,
+            queue.station,
             lease=lease,
+            decode=self._decode,
             on_lost=self._on_lost,
-            on_gone=self._on_gone,
-            on_asked=self._on_asked,
+            on_stop=self._on_stop,
             on_order=obey,
+            post=asyncio.get_running_loop().call_soon_threadsafe,
         )
+        self._deliveries = self._membership.deliveries
+        self._settling = Settling(queue.name, self._deliveries, wake=self._woken.set)
         self._runner = Runner(
             queue.name,
             executor=executor,
@@ -101,7 +101,7 @@ class Fetcher:
     async def open(self, *, burst: bool) -> None:
         """Joins the queue; raises Unavailable where the server cannot be reached."""
         self._appetite.burst = burst
-        await self._membership.join()
+        await self.queue.link.run(self._membership.join())
         self._holding(self._deliveries.id)
         self._metronome.enter()
         self._appetite.ask()
@@ -139,7 +139,8 @@ class Fetcher:
         Raises TimeoutError where the server does not answer.
         """
         try:
-            back = await self._membership.leave()
+            async with asyncio.timeout(LEAVE_S):
+                back = await self.queue.link.run(self._membership.leave())
             self._holding(None)
             return back
         finally:
@@ -211,7 +212,7 @@ class Fetcher:
                 await self._round()
                 pause = FIRST_PAUSE_S
             except LeaseLost:
-                self._membership.lose()
+                pass
             except RotaError as error:
                 self._contact.failed(error)
                 await asyncio.sleep(pause)
@@ -229,10 +230,10 @@ class Fetcher:
     async def _round(self) -> None:
         """One exchange, if there is anything to settle or a slot to fill."""
         if self._membership.lost:
-            raise LeaseLost(self._deliveries.id)
+            return
         if self._deliveries.unsure:
             await self._arrivals.opened()  # what it does not know by then, it gives back
-            self._on_gone(await self.queue.link.run(self._deliveries.reconcile()))
+            await self.queue.link.run(self._membership.reconcile())
             self._appetite.failed()
         batch = self._settling.take()
         settles = bool(batch)
@@ -252,7 +253,8 @@ class Fetcher:
         if unread.lost:
             if want:
                 self._appetite.failed(want)
-            raise LeaseLost(self._deliveries.id)
+            self._membership.lose()
+            return
         await self._arrivals.take(unread)
         if want and self._appetite.answered(want, unread.reply):
             await self._beat()
@@ -262,11 +264,9 @@ class Fetcher:
     async def _settle(self, batch: Batch) -> None:
         self._contact.asks()
         answers = await self.queue.link.run(
-            self._deliveries.settle([one.what for one in batch.others])
+            self._membership.settle([one.what for one in batch.others])
         )
         self._contact.answered("settle")
-        if "lost" in answers:
-            raise LeaseLost(self._deliveries.id)
         self._settling.settled(batch, answers)
 
     async def _exchange(self, want: int, batch: Batch) -> Unread:
@@ -307,9 +307,9 @@ class Fetcher:
 
     async def _may_begin(self, job: Job) -> bool:
         try:
-            return await self.queue.link.run(self._deliveries.start(job))
+            return await self.queue.link.run(self._membership.start(job))
         except LeaseLost:
-            self._membership.lose()
+            pass
         except RotaError as error:
             self._contact.failed(error)
         return False
@@ -320,14 +320,8 @@ class Fetcher:
         if not self._entries:
             self._woken.set()
 
-    def _on_asked(self, asked: list[tuple[str, str]]) -> None:
-        """Stops the handlers of these deliveries; what has not begun will not."""
-        self._entries.interrupt(self._deliveries.mark_cancelled(asked))
-
-    def _on_gone(self, jobs: list[Job]) -> None:
-        """By the server's word these are not in its hands: their handlers are stopped, their
-        endings not sent."""
-        self._deliveries.let_go(jobs)
+    def _on_stop(self, jobs: Sequence[Job]) -> None:
+        """Stops the handlers of these jobs; what has not begun will not."""
         self._entries.interrupt(jobs)
 
     # ── a lost lease ────────────────────────────────────────────────────────────────────────
@@ -343,13 +337,12 @@ class Fetcher:
 
     async def _start_anew(self) -> None:
         """Under a fresh identity, as soon as the server can be reached."""
-        self._membership.keeper.lose(self._deliveries.id)
         await self._arrivals.opened()
         self._settling.lose()  # also what was on its way when the lease was lost
         pause = FIRST_PAUSE_S
         while self._membership.lost and self._appetite.fetching:
             try:
-                await self._membership.join()
+                await self.queue.link.run(self._membership.join())
                 self._holding(self._deliveries.id)
                 self._settling.lease_lost = False
             except RotaError as error:

@@ -1,0 +1,159 @@
+"""A consumer's place in a queue: it joins, keeps its lease by both clocks, loses it, leaves.
+
+Operations without I/O; a worker's fetch loop and the consumers in a user's hands drive these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from rota.consume.deliveries import Decode, Deliveries
+from rota.consume.lease import Lease, LeaseKeeper
+from rota.consume.station import Station
+from rota.errors import LeaseLost
+from rota.script.loader import Operation
+from rota.values.listing import Order
+from rota.values.model import Answer, Hands, Job, Settlement
+
+T = TypeVar("T")
+
+
+def _at_once(tell: Callable[..., object], *args: object) -> object:
+    return tell(*args)
+
+
+class Membership:
+    """Holds a lease, and jobs, under the identity of `deliveries`. What raises LeaseLost here has
+    noted it.
+
+    `on_lost` is called once for each lease that is lost; `on_stop` with jobs that need not be run
+    on: by the server's word they are not in its hands any more, or someone asked to cancel them;
+    `on_order` with what was asked of the process. `post` takes word of the keeper, whose thread
+    calls it, to where the consumer lives.
+    """
+
+    def __init__(
+        self,
+        station: Station,
+        *,
+        lease: float,
+        decode: Decode,
+        on_lost: Callable[[], None] = lambda: None,
+        on_stop: Callable[[Sequence[Job]], None] = lambda jobs: None,
+        on_order: Callable[[Order], None],
+        post: Callable[..., object] = _at_once,
+    ) -> None:
+        self.deliveries = Deliveries(
+            station.link.store, lease_ms=round(lease * 1000), decode=decode
+        )
+        self.lost = False
+        self.keeper: LeaseKeeper = station.keeper
+        self._station = station
+        self._lease = lease
+        self._on_lost = on_lost
+        self._on_stop = on_stop
+        self._on_order = on_order
+        self._post = post
+
+    @property
+    def id(self) -> str:
+        """The present identity; a new one after a lease was lost."""
+        return self.deliveries.id
+
+    # ── its lease ───────────────────────────────────────────────────────────────────────────
+
+    def join(self) -> Operation[None]:
+        """Under a fresh identity. The lease counts from before the server made it."""
+        # Taken once: the station looks at each access whether it is still in its process.
+        self.keeper = self._station.keeper
+        since, seconds = yield from self.deliveries.join()
+        self.lost = False
+        self.keeper.add(self.id, Lease(self, self._lease, since, seconds))
+        yield from self.deliveries.leave_former()
+
+    def is_over(self) -> bool:
+        """Also by this process's own clock: it may have stood still since it sent its claim."""
+        if not self.lost and not self.keeper.is_alive(self.id):
+            self.lose()
+        return self.lost
+
+    def lose(self, consumer: str | None = None) -> None:
+        """The lease under that identity, by default the present one, is gone: what it held is, or
+        will be, others'."""
+        lost = consumer or self.id
+        self.keeper.lose(lost)
+        if lost == self.id and not self.lost:  # else it has started anew already
+            self.lost = True
+            self._on_lost()
+
+    def check(self, jobs: Iterable[Job]) -> None:
+        """Raises LeaseLost where these are others' by now."""
+        if self.is_over() or any(self.deliveries.is_of_lost_lease(job) for job in jobs):
+            raise _gone(self.id)
+
+    def leave(self) -> Operation[int]:
+        """Ends the lease; returns how many jobs went back unfinished."""
+        self.keeper.remove(self.id)
+        return (yield from self.deliveries.leave())
+
+    # ── its jobs ────────────────────────────────────────────────────────────────────────────
+
+    def noting(self, operation: Operation[T]) -> Operation[T]:
+        """As `operation`; where that finds the lease gone, it is lost."""
+        asked = self.id
+        try:
+            return (yield from operation)
+        except LeaseLost:
+            self.lose(asked)
+            raise
+
+    def settle(self, settlements: Sequence[Settlement]) -> Operation[list[Answer]]:
+        """Ends deliveries, each in its own way."""
+        asked = self.id
+        answers = yield from self.deliveries.settle(settlements)
+        if "lost" in answers:
+            self.lose(asked)
+            raise _gone(asked)
+        return answers
+
+    def start(self, job: Job) -> Operation[bool]:
+        """For a job with a death behind it; False: it must not be run."""
+        may_start = yield from self.noting(self.deliveries.start(job))
+        self.check([job])  # the answer may have come after its end
+        return may_start
+
+    def reconcile(self) -> Operation[None]:
+        """After an unknown outcome: gives back what it does not know, forgets what is gone."""
+        self._on_stop((yield from self.noting(self.deliveries.reconcile())))
+
+    # ── for its lease keeper ────────────────────────────────────────────────────────────────
+
+    def agrees(self, hands: Hands) -> bool:
+        return self.deliveries.agrees(hands)
+
+    def compare(self) -> Operation[tuple[int, list[Job]]]:
+        return self.deliveries.compare()
+
+    def lease_ended(self, consumer: str) -> None:
+        self._post(self.lose, consumer)
+
+    def gone(self, jobs: list[Job]) -> None:
+        self._post(self._gone, jobs)
+
+    def asked(self, deliveries: list[tuple[str, str]]) -> None:
+        self._post(self._asked, deliveries)
+
+    def ordered(self, word: Order) -> None:
+        self._post(self._on_order, word)
+
+    def _gone(self, jobs: list[Job]) -> None:
+        self.deliveries.let_go(jobs)
+        self._on_stop(jobs)
+
+    def _asked(self, deliveries: list[tuple[str, str]]) -> None:
+        self._on_stop(self.deliveries.mark_cancelled(deliveries))
+
+
+def _gone(consumer: str) -> LeaseLost:
+    return LeaseLost(f"the lease of consumer {consumer} is gone: its jobs are others' now")
