@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator
 
-from rota.link import Link
+from rota.link import AsyncFace, BlockingFace, Link, verb
+from rota.script.loader import Operation
 from rota.store.dead import START
 from rota.values import config, names
 from rota.values.model import DeadAnswer, DeadJob
@@ -21,19 +22,40 @@ def _limit(limit: int) -> int:
     return config.whole(limit, 1, MAX_LISTED, "limit")
 
 
-class DeadJobs:
-    """Jobs that gave up, kept with their last error until replayed, discarded or too old."""
-
+class _DeadVerbs:
     def __init__(self, link: Link) -> None:
         self._link = link
 
-    async def list(
+    @verb
+    def list(
         self, *, lane: str | None = None, task: str | None = None, limit: int = 100
-    ) -> list[DeadJob]:
+    ) -> Operation[list[DeadJob]]:
         """The first `limit`, oldest first, of a lane, of a task, or all."""
-        return await self._link.run(
-            self._link.dead.first(lane=lane, task=task, limit=_limit(limit))
-        )
+        return self._link.dead.first(lane=lane, task=task, limit=_limit(limit))
+
+    @verb
+    def replay(self, *ids: str) -> Operation[Answers]:
+        """Puts jobs back in their places, attempts forgiven: `ok`, `none`, or `unreadable`."""
+        return self._link.dead.replay(_ids(ids))
+
+    @verb
+    def discard(self, *ids: str) -> Operation[Answers]:
+        """Deletes jobs for good; their ids are free again, and held sequences go on."""
+        return self._link.dead.discard(_ids(ids))
+
+    @verb
+    def replay_all(self, *, lane: str | None = None, task: str | None = None) -> Operation[int]:
+        """Replays all of a lane or task, in pages; what is done when it breaks off stays done."""
+        return self._link.dead.replay_where(lane=lane, task=task)
+
+    @verb
+    def discard_all(self, *, lane: str | None = None, task: str | None = None) -> Operation[int]:
+        """Discards all of a lane or task, in pages."""
+        return self._link.dead.discard_where(lane=lane, task=task)
+
+
+class DeadJobs(_DeadVerbs, AsyncFace):
+    """Jobs that gave up, kept with their last error until replayed, discarded or too old."""
 
     async def iterate(
         self, *, lane: str | None = None, task: str | None = None
@@ -47,50 +69,15 @@ class DeadJobs:
             if cursor == START:
                 return
 
-    async def replay(self, *ids: str) -> Answers:
-        """Puts jobs back in their places, attempts forgiven: `ok`, `none`, or `unreadable`."""
-        return await self._link.run(self._link.dead.replay(_ids(ids)))
 
-    async def discard(self, *ids: str) -> Answers:
-        """Deletes jobs for good; their ids are free again, and held sequences go on."""
-        return await self._link.run(self._link.dead.discard(_ids(ids)))
-
-    async def replay_all(self, *, lane: str | None = None, task: str | None = None) -> int:
-        """Replays all of a lane or task, in pages; what is done when it breaks off stays done."""
-        return await self._link.run(self._link.dead.replay_where(lane=lane, task=task))
-
-    async def discard_all(self, *, lane: str | None = None, task: str | None = None) -> int:
-        """Discards all of a lane or task, in pages."""
-        return await self._link.run(self._link.dead.discard_where(lane=lane, task=task))
-
-
-class SyncDeadJobs:
-    """The blocking twin of `DeadJobs`."""
-
-    def __init__(self, link: Link) -> None:
-        self._link = link
-
-    def list(
-        self, *, lane: str | None = None, task: str | None = None, limit: int = 100
-    ) -> list[DeadJob]:
-        return self._link.run_sync(self._link.dead.first(lane=lane, task=task, limit=_limit(limit)))
+class SyncDeadJobs(_DeadVerbs, BlockingFace):
+    """Dead jobs for code without an event loop; its verbs are those of `DeadJobs`."""
 
     def iterate(self, *, lane: str | None = None, task: str | None = None) -> Iterator[DeadJob]:
+        """All of them, page by page, oldest first."""
         cursor = START
         while True:
             cursor, jobs = self._link.run_sync(self._link.dead.page(cursor, lane=lane, task=task))
             yield from jobs
             if cursor == START:
                 return
-
-    def replay(self, *ids: str) -> Answers:
-        return self._link.run_sync(self._link.dead.replay(_ids(ids)))
-
-    def discard(self, *ids: str) -> Answers:
-        return self._link.run_sync(self._link.dead.discard(_ids(ids)))
-
-    def replay_all(self, *, lane: str | None = None, task: str | None = None) -> int:
-        return self._link.run_sync(self._link.dead.replay_where(lane=lane, task=task))
-
-    def discard_all(self, *, lane: str | None = None, task: str | None = None) -> int:
-        return self._link.run_sync(self._link.dead.discard_where(lane=lane, task=task))

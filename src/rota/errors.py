@@ -20,29 +20,12 @@ errors: see `rota.values.signals`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rota.values.jobspec import JobSpec
     from rota.values.model import Enqueued
-
-
-class Guide:
-    """Base of classes that people come to with the verbs of other libraries: the AttributeError of
-    such a verb says what it is called here."""
-
-    _called_here: ClassVar[Mapping[str, str]] = {}
-    """What is called here, by the words for it elsewhere, with spaces between them."""
-
-    if not TYPE_CHECKING:  # a type checker would take any attribute
-
-        def __getattr__(self, name: str) -> object:
-            text = f"{type(self).__name__!r} object has no attribute {name!r}"
-            for words, ours in self._called_here.items():
-                if name in words.split():
-                    text += f": here it is {ours}"
-            raise AttributeError(text, name=name, obj=self)
 
 
 class RotaError(Exception):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import fields
 from datetime import datetime, timedelta
@@ -11,23 +11,23 @@ from typing import Any, Never, ParamSpec, TypeVar, overload
 
 from rota.consume.station import Station
 from rota.consumer import Consumer
-from rota.dead_jobs import DeadJobs
+from rota.dead_jobs import DeadJobs, SyncDeadJobs
 from rota.doctor import Report
-from rota.errors import ConfigError, Guide, UnknownTask
-from rota.job import JobHandle
-from rota.lane import Lane
-from rota.link import Link
-from rota.observe import tracing
+from rota.errors import ConfigError, UnknownTask
+from rota.job import JobHandle, SyncJobHandle
+from rota.lane import Lane, SyncLane
+from rota.link import AsyncFace, BlockingFace, Link, Producer, verb
 from rota.payload.signature import inner_function
 from rota.script.keys import DEFAULT_PREFIX, Keys
-from rota.script.loader import LIBRARY, Library
-from rota.store import OnFull, check_on_full, chunks, next_chunk
+from rota.script.loader import LIBRARY, Library, Operation
+from rota.store import OnFull
 from rota.store.census import Census
 from rota.store.shares import ShareOrder, Shares
-from rota.sync import CALLED_HERE, SyncQueue
-from rota.task import AnyTask, Task, TaskHome, TaskPolicy
+from rota.sync_consumer import SyncConsumer
+from rota.task import AnyTask, Task, TaskPolicy
 from rota.values import config, names
 from rota.values.config import Durable
+from rota.values.guide import OF_QUEUES, Guide
 from rota.values.jobspec import Charge, JobSpec, OnDead
 from rota.values.limits import UNSET, Rate, Template, Unset
 from rota.values.listing import JobsPage, SequencesPage
@@ -40,7 +40,234 @@ R = TypeVar("R")
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 
 
-class Queue(Guide):
+class _QueueVerbs(Guide):
+    """What queues do on both faces."""
+
+    _called_here = OF_QUEUES
+
+    def __init__(self, link: Link, producer: Producer, station: Station) -> None:
+        self._link = link
+        self._producer = producer
+        self._station = station
+
+    @verb
+    def enqueue_many(
+        self,
+        specs: Iterable[JobSpec],
+        *,
+        on_full: OnFull = "outcome",
+        wait: float | timedelta = 60,
+        atomic: bool = False,
+        durable: Durable | None = None,
+    ) -> Operation[list[Enqueued]]:
+        """Stores jobs in calls of at most 1,000; outcomes in the order given.
+
+        `on_full`: a job its lane has no room for gets the outcome `lane_full`, raises LaneFull,
+        or is tried again for `wait` seconds. LaneFull has the outcomes so far: the jobs
+        `created` are stored, specs beyond the outcomes were not sent. `atomic`: one call,
+        and nothing is stored when a lane is full or broken; beyond 1,000 jobs or 2 MiB it is a
+        ConfigError. Where a key of a lane is damaged, its jobs get the outcome `lane_broken`, and
+        LaneBroken with all outcomes is raised when the others are in. A failure half-way raises
+        BatchInterrupted; enqueueing the same specs again adds what is missing.
+        With `durable`, NotDurable has the outcomes so far; specs beyond them were not sent.
+        """
+        return self._producer.send_many(
+            specs, on_full=on_full, wait=wait, atomic=atomic, durable=durable
+        )
+
+    @verb
+    def lanes(self, limit: int = 1000, by: LaneOrder | None = None) -> Operation[list[LaneInfo]]:
+        """Lanes with work first, then running, configured, paused, delayed; at most `limit`.
+
+        `by`: of all lanes those with the most `waiting`, `running` or `served` jobs, or the longest
+        `oldest_wait`, the first the highest; of `served`, lanes in the ring and those served in the
+        last two minutes. In pages: no call to the server grows with the number of lanes.
+        """
+        return self._link.inspector.lanes(limit, by)
+
+    @verb
+    def shares(self, limit: int = 20, by: ShareOrder = "behind") -> Operation[Shares]:
+        """What lanes were given in the last one to two minutes against what was due to them.
+
+        Tells of `limit` lanes, those furthest `behind` first, or the highest `by` another figure;
+        what is said of all, and what is due, is reckoned over every lane that has wanted turns. In
+        pages: no call to the server grows with the number of lanes, the caller's memory does, by
+        some 400 bytes each.
+        """
+        return self._link.fairness.shares(limit, by)
+
+    @verb
+    def census(self, top: int = 10) -> Operation[Census]:
+        """How many lanes are in which state, how long they wait, how fair it was of late.
+
+        Names the `top` lanes that wait longest, at most 100. In pages and in constant memory: no
+        call to the server grows with the number of lanes, the number of calls does.
+        """
+        return self._link.lane_census.census(top)
+
+    @verb
+    def set(
+        self,
+        *,
+        default_ceiling: int | Unset | None = UNSET,
+        default_weight: float | Unset | None = UNSET,
+        ceiling: int | Unset | None = UNSET,
+        dead_max: int | Unset | None = UNSET,
+        dead_age: float | timedelta | Unset | None = UNSET,
+    ) -> Operation[None]:
+        """Changes what holds for the whole queue; None removes a setting.
+
+        `default_ceiling`, `default_weight`: for lanes without one of their own or of their
+        template. `ceiling`: most entries in flight of all lanes together, 0 stops the queue.
+        `dead_max`, `dead_age` (seconds): how many dead jobs are kept, and how long; 100,000 and
+        180 days unless set. A dead job that holds its sequence is kept whatever these say.
+        """
+        return self._link.store.queue_set(
+            default_ceiling=default_ceiling,
+            default_weight=default_weight,
+            ceiling=ceiling,
+            dead_max=dead_max,
+            dead_age=dead_age,
+        )
+
+    @verb
+    def set_template(
+        self,
+        name: str,
+        *,
+        ceiling: int | Unset | None = UNSET,
+        weight: float | Unset | None = UNSET,
+        rate: Rate | Unset | None = UNSET,
+        backlog: int | Unset | None = UNSET,
+    ) -> Operation[None]:
+        """Makes a template of limits, or changes it: for lanes with `lane.set(template=name)`.
+
+        A lane's own setting wins, and the queue's default holds where both say nothing. Claims
+        follow the change at once; lanes that only it allows to be served are reached in pages
+        while work goes on. At most 1,000 templates (ConfigError).
+        """
+        return self._link.store.set_template(
+            name, ceiling=ceiling, weight=weight, rate=rate, backlog=backlog
+        )
+
+    @verb
+    def drop_template(self, name: str) -> Operation[bool]:
+        """Removes a template; lanes that refer to it keep their own settings and the defaults."""
+        return self._link.store.drop_template(name)
+
+    @verb
+    def templates(self) -> Operation[dict[str, Template]]:
+        """The templates there are."""
+        return self._link.store.templates()
+
+    @verb
+    def set_lanes(self, limits: Mapping[str, Mapping[str, Any]]) -> Operation[None]:
+        """Changes many lanes: name → the keywords of `Lane.set`.
+
+        All are checked before one is changed, their templates too. Raises ConfigError.
+        """
+        return self._link.store.set_lanes(limits)
+
+    @verb
+    def pause(
+        self,
+        *,
+        reason: str | None = None,
+        by: str | None = None,
+        until: datetime | float | None = None,
+    ) -> Operation[None]:
+        """Hands out nothing of the whole queue until `resume`, or until the instant `until`.
+
+        What is in flight goes on. Pausing again replaces end and reason.
+        """
+        return self._link.store.shut_gate(reason=reason, by=by, until=until)
+
+    @verb
+    def resume(self) -> Operation[bool]:
+        """Ends a pause of the queue; False where there was none. Lanes' own pauses stay."""
+        return self._link.store.open_gate()
+
+    @verb
+    def purge(self) -> Operation[int]:
+        """Deletes what waits and what is delayed in the whole queue, in pages; says how many.
+
+        What was there when the call began goes; jobs enqueued meanwhile may go or stay. What is in
+        flight goes on, and dead jobs stay.
+        """
+        return self._link.store.purge_queue()
+
+    @verb
+    def consumers(self, limit: int = 1000) -> Operation[list[ConsumerInfo]]:
+        """Consumers that have a lease."""
+        return self._link.inspector.consumers(limit)
+
+    @verb
+    def jobs(
+        self,
+        state: JobState,
+        *,
+        lane: str | None = None,
+        task: str | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> Operation[JobsPage]:
+        """A page of the jobs that are `waiting`, `delayed`, `running` or `dead`.
+
+        Waiting ones are told by lane, in the order in which they may be claimed: its pending
+        entries, then its sequences that are out. Delayed and dead ones come by time, running ones
+        by who has them. `cursor`: the one of the page before. At most 200 a page. What changes
+        its place between pages may be told twice, or not at all. Raises ConfigError.
+        """
+        return self._link.inspector.jobs(state, lane=lane, task=task, cursor=cursor, limit=limit)
+
+    @verb
+    def sequences(
+        self, *, lane: str | None = None, cursor: str | None = None, limit: int = 50
+    ) -> Operation[SequencesPage]:
+        """A page of the sequences of a lane, or of all lanes; those that are out come first.
+
+        `cursor`: the one of the page before. At most 200 a page. Raises ConfigError.
+        """
+        return self._link.inspector.sequences(lane=lane, cursor=cursor, limit=limit)
+
+    @verb
+    def quiet(self, consumer: str) -> Operation[bool]:
+        """Asks the process of a consumer to claim nothing more; what it holds goes on.
+
+        It hears of it with its next beat, at most 5 s unless set otherwise, and stays so until it
+        ends. False: no such lease. A `queue.consumer()` shows what was asked as its `asked`.
+        """
+        return self._link.store.order(names.job_id(consumer), "quiet")
+
+    @verb
+    def stop(self, consumer: str) -> Operation[bool]:
+        """Asks the process of a consumer to stop, as a SIGTERM would; see `quiet`.
+
+        A supervisor such as that of `rota worker -p` starts another in its place.
+        """
+        return self._link.store.order(names.job_id(consumer), "stop")
+
+    @verb
+    def evict(self, consumer: str) -> Operation[int | None]:
+        """Ends a consumer's lease: what it holds goes back uncounted. None: no such lease."""
+        return self._link.store.evict(names.job_id(consumer))
+
+    @verb
+    def doctor(self, repair: bool = False) -> Operation[Report]:
+        """Checks the queue's invariants and its server while work goes on; see docs/doctor.md.
+
+        With `repair` it mends what it can. What it reports was so when it was looked at; what is
+        too large to be sure of is in `unchecked`.
+        """
+        return self._link.doctor.examine(repair=repair, park_s=self._station.beat)
+
+    @verb
+    def info(self) -> Operation[QueueInfo]:
+        """Totals of the queue."""
+        return self._link.inspector.queue()
+
+
+class Queue(_QueueVerbs, AsyncFace):
     """A named set of lanes on one server.
 
     `url`: the server (see `rota.connection.target`); None takes ROTA_URL at the first use, else an
@@ -58,8 +285,6 @@ class Queue(Guide):
     Queues of one process on one server share their connections. The end of an `async with queue:`
     lets go of them, as `close` does.
     """
-
-    _called_here = CALLED_HERE
 
     def __init__(
         self,
@@ -80,20 +305,27 @@ class Queue(Guide):
         self.max_payload = config.whole(max_payload, 1, config.MAX_MAX_PAYLOAD, "max_payload")
         self.default_ceiling = config.ceiling(default_ceiling)
         config.check_shards(shards)
-        self.link = Link(
+        link = Link(
             Keys(self.name, names.prefix(prefix)),
             url,
             library=library,
             default_ceiling=self.default_ceiling,
             timeout=config.timeout(timeout),
         )
-        self.station = Station(
-            self.link,
+        station = Station(
+            link,
             beat=config.number(seconds(beat, "beat"), config.MIN_BEAT_S, config.MAX_BEAT_S, "beat"),
         )
+        producer = Producer(
+            link,
+            require_lane=require_lane,
+            max_payload=self.max_payload,
+            durable=config.durable(durable),
+        )
+        super().__init__(link, producer, station)
+        self.link, self.station = link, station  # for workers, consumers and tests
         self.tasks: dict[str, AnyTask] = {}
         self.lifespans: list[Lifespan] = []
-        self._home = TaskHome(self.link, require_lane, self.max_payload, config.durable(durable))
 
     def __repr__(self) -> str:
         return f"<rota queue {self.name}>"
@@ -153,7 +385,9 @@ class Queue(Guide):
             raise ConfigError(
                 f"task: {shown(function)} has no name; give one with @queue.task(name=…)"
             )
-        task: AnyTask = Task(function, name=names.task_name(given), policy=policy, home=self._home)
+        task: AnyTask = Task(
+            function, name=names.task_name(given), policy=policy, producer=self._producer
+        )
         if task.name in self.tasks:
             raise ConfigError(f"queue {self.name} has a task named {task.name!r} already")
         self.tasks[task.name] = task
@@ -205,43 +439,8 @@ class Queue(Guide):
         """Stores one job; raises LaneFull where its lane's backlog limit refuses it, LaneBroken
         where a key of its lane is damaged. A task with its arguments is a ConfigError: see
         `task.enqueue`."""
-        self._home.check_call(spec, call, options)
-        durable = config.durable(durable) or self._home.durable
-        with tracing.sending(self.name, spec) as traced:
-            if durable is None:
-                return await self.link.outbox.send(traced)
-            return await self.link.run(self.link.store.enqueue_one(traced, durable=durable))
-
-    async def enqueue_many(
-        self,
-        specs: Iterable[JobSpec],
-        *,
-        on_full: OnFull = "outcome",
-        wait: float | timedelta = 60,
-        atomic: bool = False,
-        durable: Durable | None = None,
-    ) -> list[Enqueued]:
-        """Stores jobs in calls of at most 1,000; outcomes in the order given.
-
-        `on_full`: a job its lane has no room for gets the outcome `lane_full`, raises LaneFull,
-        or is tried again for `wait` seconds. LaneFull has the outcomes so far: the jobs
-        `created` are stored, specs beyond the outcomes were not sent. `atomic`: one call,
-        and nothing is stored when a lane is full or broken; beyond 1,000 jobs or 2 MiB it is a
-        ConfigError. Where a key of a lane is damaged, its jobs get the outcome `lane_broken`, and
-        LaneBroken with all outcomes is raised when the others are in. A failure half-way raises
-        BatchInterrupted; enqueueing the same specs again adds what is missing.
-        With `durable`, NotDurable has the outcomes so far; specs beyond them were not sent.
-        """
-        with tracing.sending_many(self.name, self._home.check_specs(specs)) as traced:
-            return await self.link.run(
-                self.link.store.enqueue_many(
-                    traced,
-                    on_full=on_full,
-                    wait=seconds(wait, "wait"),
-                    atomic=atomic,
-                    durable=config.durable(durable) or self._home.durable,
-                )
-            )
+        self._producer.check_call(spec, call, options)
+        return await self._producer.send(spec, config.durable(durable))
 
     async def enqueue_stream(
         self,
@@ -258,233 +457,97 @@ class Queue(Guide):
         its own call; those of the calls before have been yielded. ServerFull: nothing of its own
         call is stored.
         """
-        check_on_full(on_full)
-        confirm = config.durable(durable) or self._home.durable
-        patience, first = seconds(wait, "wait"), True
-        parts = chunks(self._home.check_specs(specs))
-        while chunk := next_chunk(parts, [], first=first):
-            first = False
-            with tracing.sending_many(self.name, chunk) as traced:
-                outcomes = await self.link.run(
-                    self.link.store.enqueue_part(
-                        list(traced), on_full=on_full, wait=patience, durable=confirm
-                    )
-                )
-            for done in outcomes:
+        for part in self._producer.send_parts(specs, on_full=on_full, wait=wait, durable=durable):
+            for done in await self._link.run(part):
                 yield done
 
-    # ── lanes, figures, consumers ───────────────────────────────────────────────────────────
+    # ── parts of it, and the other face ─────────────────────────────────────────────────────
 
     def lane(self, name: str) -> Lane:
-        return Lane(names.lane_name(name), self.link)
-
-    async def lanes(self, limit: int = 1000, by: LaneOrder | None = None) -> list[LaneInfo]:
-        """Lanes with work first, then running, configured, paused, delayed; at most `limit`.
-
-        `by`: of all lanes those with the most `waiting`, `running` or `served` jobs, or the longest
-        `oldest_wait`, the first the highest; of `served`, lanes in the ring and those served in the
-        last two minutes. In pages: no call to the server grows with the number of lanes.
-        """
-        return await self.link.run(self.link.inspector.lanes(limit, by))
-
-    async def shares(self, limit: int = 20, by: ShareOrder = "behind") -> Shares:
-        """What lanes were given in the last one to two minutes against what was due to them.
-
-        Tells of `limit` lanes, those furthest `behind` first, or the highest `by` another figure;
-        what is said of all, and what is due, is reckoned over every lane that has wanted turns. In
-        pages: no call to the server grows with the number of lanes, the caller's memory does, by
-        some 400 bytes each.
-        """
-        return await self.link.run(self.link.fairness.shares(limit, by))
-
-    async def census(self, top: int = 10) -> Census:
-        """How many lanes are in which state, how long they wait, how fair it was of late.
-
-        Names the `top` lanes that wait longest, at most 100. In pages and in constant memory: no
-        call to the server grows with the number of lanes, the number of calls does.
-        """
-        return await self.link.run(self.link.lane_census.census(top))
-
-    async def set(
-        self,
-        *,
-        default_ceiling: int | Unset | None = UNSET,
-        default_weight: float | Unset | None = UNSET,
-        ceiling: int | Unset | None = UNSET,
-        dead_max: int | Unset | None = UNSET,
-        dead_age: float | timedelta | Unset | None = UNSET,
-    ) -> None:
-        """Changes what holds for the whole queue; None removes a setting.
-
-        `default_ceiling`, `default_weight`: for lanes without one of their own or of their
-        template. `ceiling`: most entries in flight of all lanes together, 0 stops the queue.
-        `dead_max`, `dead_age` (seconds): how many dead jobs are kept, and how long; 100,000 and
-        180 days unless set. A dead job that holds its sequence is kept whatever these say.
-        """
-        await self.link.run(
-            self.link.store.queue_set(
-                default_ceiling=default_ceiling,
-                default_weight=default_weight,
-                ceiling=ceiling,
-                dead_max=dead_max,
-                dead_age=dead_age,
-            )
-        )
-
-    async def set_template(
-        self,
-        name: str,
-        *,
-        ceiling: int | Unset | None = UNSET,
-        weight: float | Unset | None = UNSET,
-        rate: Rate | Unset | None = UNSET,
-        backlog: int | Unset | None = UNSET,
-    ) -> None:
-        """Makes a template of limits, or changes it: for lanes with `lane.set(template=name)`.
-
-        A lane's own setting wins, and the queue's default holds where both say nothing. Claims
-        follow the change at once; lanes that only it allows to be served are reached in pages
-        while work goes on. At most 1,000 templates (ConfigError).
-        """
-        await self.link.run(
-            self.link.store.set_template(
-                name, ceiling=ceiling, weight=weight, rate=rate, backlog=backlog
-            )
-        )
-
-    async def drop_template(self, name: str) -> bool:
-        """Removes a template; lanes that refer to it keep their own settings and the defaults."""
-        return await self.link.run(self.link.store.drop_template(name))
-
-    async def templates(self) -> dict[str, Template]:
-        """The templates there are."""
-        return await self.link.run(self.link.store.templates())
-
-    async def set_lanes(self, limits: Mapping[str, Mapping[str, Any]]) -> None:
-        """Changes many lanes: name → the keywords of `Lane.set`.
-
-        All are checked before one is changed, their templates too. Raises ConfigError.
-        """
-        await self.link.run(self.link.store.set_lanes(limits))
-
-    async def pause(
-        self,
-        *,
-        reason: str | None = None,
-        by: str | None = None,
-        until: datetime | float | None = None,
-    ) -> None:
-        """Hands out nothing of the whole queue until `resume`, or until the instant `until`.
-
-        What is in flight goes on. Pausing again replaces end and reason.
-        """
-        await self.link.run(self.link.store.shut_gate(reason=reason, by=by, until=until))
-
-    async def resume(self) -> bool:
-        """Ends a pause of the queue; False where there was none. Lanes' own pauses stay."""
-        return await self.link.run(self.link.store.open_gate())
-
-    async def purge(self) -> int:
-        """Deletes what waits and what is delayed in the whole queue, in pages; says how many.
-
-        What was there when the call began goes; jobs enqueued meanwhile may go or stay. What is in
-        flight goes on, and dead jobs stay.
-        """
-        return await self.link.run(self.link.store.purge_queue())
-
-    async def consumers(self, limit: int = 1000) -> list[ConsumerInfo]:
-        """Consumers that have a lease."""
-        return await self.link.run(self.link.inspector.consumers(limit))
-
-    async def jobs(
-        self,
-        state: JobState,
-        *,
-        lane: str | None = None,
-        task: str | None = None,
-        cursor: str | None = None,
-        limit: int = 50,
-    ) -> JobsPage:
-        """A page of the jobs that are `waiting`, `delayed`, `running` or `dead`.
-
-        Waiting ones are told by lane, in the order in which they may be claimed: its pending
-        entries, then its sequences that are out. Delayed and dead ones come by time, running ones
-        by who has them. `cursor`: the one of the page before. At most 200 a page. What changes
-        its place between pages may be told twice, or not at all. Raises ConfigError.
-        """
-        return await self.link.run(
-            self.link.inspector.jobs(state, lane=lane, task=task, cursor=cursor, limit=limit)
-        )
-
-    async def sequences(
-        self, *, lane: str | None = None, cursor: str | None = None, limit: int = 50
-    ) -> SequencesPage:
-        """A page of the sequences of a lane, or of all lanes; those that are out come first.
-
-        `cursor`: the one of the page before. At most 200 a page. Raises ConfigError.
-        """
-        return await self.link.run(
-            self.link.inspector.sequences(lane=lane, cursor=cursor, limit=limit)
-        )
-
-    async def quiet(self, consumer: str) -> bool:
-        """Asks the process of a consumer to claim nothing more; what it holds goes on.
-
-        It hears of it with its next beat, at most 5 s unless set otherwise, and stays so until it
-        ends. False: no such lease. A `queue.consumer()` shows what was asked as its `asked`.
-        """
-        return await self.link.run(self.link.store.order(names.job_id(consumer), "quiet"))
-
-    async def stop(self, consumer: str) -> bool:
-        """Asks the process of a consumer to stop, as a SIGTERM would; see `quiet`.
-
-        A supervisor such as that of `rota worker -p` starts another in its place.
-        """
-        return await self.link.run(self.link.store.order(names.job_id(consumer), "stop"))
-
-    async def evict(self, consumer: str) -> int | None:
-        """Ends a consumer's lease: what it holds goes back uncounted. None: no such lease."""
-        return await self.link.run(self.link.store.evict(names.job_id(consumer)))
-
-    async def doctor(self, repair: bool = False) -> Report:
-        """Checks the queue's invariants and its server while work goes on; see docs/doctor.md.
-
-        With `repair` it mends what it can. What it reports was so when it was looked at; what is
-        too large to be sure of is in `unchecked`.
-        """
-        return await self.link.run(
-            self.link.doctor.examine(repair=repair, park_s=self.station.beat)
-        )
-
-    async def info(self) -> QueueInfo:
-        """Totals of the queue."""
-        return await self.link.run(self.link.inspector.queue())
+        return Lane(names.lane_name(name), self._link)
 
     @property
     def dead(self) -> DeadJobs:
-        return DeadJobs(self.link)
+        return DeadJobs(self._link)
 
     def job(self, id: str) -> JobHandle:
-        return JobHandle(names.job_id(id), self.link)
+        return JobHandle(names.job_id(id), self._link)
 
     def consumer(self, *, lease: float | timedelta = config.LEASE_S, prefetch: int = 1) -> Consumer:
         """A consumer for claiming and settling by hand; use it with `async with`."""
-        return Consumer(self.station, lease=lease, prefetch=prefetch, decode=self.decode)
+        return Consumer(self._station, lease=lease, prefetch=prefetch, decode=self.decode)
 
     @property
     def sync(self) -> SyncQueue:
-        """Every async verb's twin, for code without an event loop."""
-        return SyncQueue(self._home, self.station, self.decode)
+        """The same queue for code without an event loop."""
+        return SyncQueue(self)
 
     async def close(self) -> None:
         """Lets go of this loop's connections, which end with the last queue that uses them.
 
         Optional: they end with the loop, and idle ones after a minute.
         """
-        await self.link.close()
+        await self._link.close()
 
     async def __aenter__(self) -> Queue:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+class SyncQueue(_QueueVerbs, BlockingFace):
+    """A queue for code without an event loop, in threads and after a fork too; its verbs are those
+    of `Queue`, without `await`.
+
+    The end of a `with queue.sync:` closes the connections of blocking callers, as `close` does.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        super().__init__(queue.link, queue._producer, queue.station)
+        self._decode = queue.decode
+
+    def enqueue(
+        self, spec: JobSpec, *call: Never, durable: Durable | None = None, **options: Never
+    ) -> Enqueued:
+        """Stores one job; raises as `Queue.enqueue` does."""
+        self._producer.check_call(spec, call, options)
+        return self._producer.send_blocking(spec, config.durable(durable))
+
+    def enqueue_stream(
+        self,
+        specs: Iterable[JobSpec],
+        *,
+        on_full: OnFull = "outcome",
+        wait: float | timedelta = 60,
+        durable: Durable | None = None,
+    ) -> Iterator[Enqueued]:
+        """Stores any number of jobs in constant memory, as `Queue.enqueue_stream` does."""
+        for part in self._producer.send_parts(specs, on_full=on_full, wait=wait, durable=durable):
+            yield from self._link.run_sync(part)
+
+    def lane(self, name: str) -> SyncLane:
+        return SyncLane(names.lane_name(name), self._link)
+
+    @property
+    def dead(self) -> SyncDeadJobs:
+        return SyncDeadJobs(self._link)
+
+    def job(self, id: str) -> SyncJobHandle:
+        return SyncJobHandle(names.job_id(id), self._link)
+
+    def consumer(
+        self, *, lease: float | timedelta = config.LEASE_S, prefetch: int = 1
+    ) -> SyncConsumer:
+        """A consumer for claiming and settling by hand; use it with `with`."""
+        return SyncConsumer(self._station, lease=lease, prefetch=prefetch, decode=self._decode)
+
+    def close(self) -> None:
+        """Lets go of the connections of blocking callers; optional, idle ones end by themselves."""
+        self._link.close_sync()
+
+    def __enter__(self) -> SyncQueue:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

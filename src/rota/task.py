@@ -5,19 +5,19 @@ from __future__ import annotations
 import functools
 import inspect
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import msgspec
 
-from rota.errors import ConfigError, Guide, PayloadError
-from rota.link import Link
-from rota.observe import tracing
+from rota.errors import ConfigError
+from rota.link import Producer
 from rota.payload.codec import Codec
 from rota.values import config, names
 from rota.values.config import Durable
+from rota.values.guide import OF_TASKS, Guide
 from rota.values.jobspec import (
     DEFAULT_LANE,
     DEFAULT_MAX_ATTEMPTS,
@@ -121,66 +121,10 @@ def _duration(value: float | timedelta | datetime) -> float | timedelta:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class TaskHome:
-    """What a task knows of the queue it is registered with, and what that asks of every job."""
-
-    link: Link
-    require_lane: bool
-    max_payload: int
-    durable: Durable | None = None
-
-    def check_specs(self, specs: Iterable[JobSpec]) -> Iterator[JobSpec]:
-        """The specs, each checked as it is taken."""
-        if not isinstance(specs, Iterable):
-            raise ConfigError(
-                f"expected an iterable of rota.JobSpec, given a {type(specs).__name__}"
-            )
-        return map(self.check_spec, specs)
-
-    def check_spec(self, spec: JobSpec) -> JobSpec:
-        if not isinstance(spec, JobSpec):
-            raise ConfigError(
-                f"expected a rota.JobSpec (task.spec(…)), given a {type(spec).__name__}; "
-                "a job is enqueued by its task, too: await task.enqueue(…)"
-            )
-        check_size(spec.payload, self.max_payload)
-        self.check_lane(spec.task, spec.lane)
-        return spec
-
-    def check_call(self, spec: JobSpec, args: Sequence[object], kwargs: Iterable[str]) -> None:
-        """Of a queue's `enqueue`, which takes one spec; others take the task and its arguments."""
-        self.check_spec(spec)
-        if args or kwargs:
-            also = ", ".join([*map(shown, args), *kwargs])
-            raise ConfigError(
-                f"expected one rota.JobSpec, given also {also}: what a job is and how it is "
-                "enqueued is said before, task.options(…).spec(…)"
-            )
-
-    def check_lane(self, task: str, lane: str) -> None:
-        """Where a lane is required, the default one counts as none."""
-        if self.require_lane and lane == DEFAULT_LANE:
-            raise ConfigError(f"task {task}: this queue requires a lane other than {lane!r}")
-
-
-_CALLED_HERE = {
-    "delay send kiq defer defer_async submit push publish dispatch perform_async enqueue_job": (
-        "await task.enqueue(…), or without an event loop task.sync.enqueue(…)"
-    ),
-    "apply_async enqueue_in enqueue_at schedule send_with_options kicker configure using": (
-        "await task.options(lane=…, delay=…).enqueue(…), or .sync.enqueue(…) of it"
-    ),
-    "s si signature subtask message message_with_options": "task.spec(…), for queue.enqueue_many",
-    "map starmap chunks abatch": "await queue.enqueue_many(task.spec(x) for x in …)",
-    "apply call call_local run_local": "task(…): a task called runs its function, without a queue",
-}
-
-
 class Enqueuer(Guide, Generic[P]):
     """Enqueues jobs of one task with given options, typed like its function."""
 
-    _called_here = _CALLED_HERE
+    _called_here = OF_TASKS
 
     def __init__(
         self,
@@ -188,16 +132,16 @@ class Enqueuer(Guide, Generic[P]):
         name: str,
         codec: Codec,
         policy: TaskPolicy,
-        home: TaskHome,
+        producer: Producer,
         options: JobOptions,
         durable: Durable | None = None,
     ) -> None:
         self.name = name
         self.codec = codec
         self.policy = policy
-        self._home = home
+        self._producer = producer
         self._options = options
-        self._durable = durable or home.durable
+        self._durable = durable
         self._pattern: JobSpec | None = None
 
     def spec(self, *args: P.args, **kwargs: P.kwargs) -> JobSpec:
@@ -207,7 +151,7 @@ class Enqueuer(Guide, Generic[P]):
         ConfigError for a lane, key or id outside the rules.
         """
         payload = self.codec.encode(args, kwargs)
-        check_size(payload, self._home.max_payload)
+        self._producer.check_size(payload)
         given, policy = self._options, self.policy
         if given.expires_in is not None or given.expires_at is not None:
             _check_expiry(given)
@@ -216,7 +160,7 @@ class Enqueuer(Guide, Generic[P]):
             lane = self._named(args, kwargs, policy.lane_from, "lane_from")
         if lane is None:
             lane = DEFAULT_LANE
-        self._home.check_lane(self.name, lane)
+        self._producer.check_lane(self.name, lane)
         if key is None and policy.ordering_key_from is not None:
             key = self._named(args, kwargs, policy.ordering_key_from, "ordering_key_from")
         if id is None and policy.id_from is not None:
@@ -257,11 +201,7 @@ class Enqueuer(Guide, Generic[P]):
         Unavailable when the server cannot be reached: then the job may exist, and the same id may
         be sent again.
         """
-        link, spec = self._home.link, self.spec(*args, **kwargs)
-        with tracing.sending(link.keys.queue, spec) as traced:
-            if self._durable is None:
-                return await link.outbox.send(traced)
-            return await link.run(link.store.enqueue_one(traced, durable=self._durable))
+        return await self._producer.send(self.spec(*args, **kwargs), self._durable)
 
     @property
     def sync(self) -> SyncEnqueuer[P]:
@@ -272,18 +212,19 @@ class Enqueuer(Guide, Generic[P]):
 class SyncEnqueuer(Guide, Generic[P]):
     """The blocking twin of an enqueuer."""
 
-    _called_here = _CALLED_HERE
+    _called_here = OF_TASKS
 
     def __init__(self, twin: Enqueuer[P]) -> None:
         self._twin = twin
 
     def spec(self, *args: P.args, **kwargs: P.kwargs) -> JobSpec:
+        """The job these arguments make, with its id."""
         return self._twin.spec(*args, **kwargs)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
-        twin, link = self._twin, self._twin._home.link
-        with tracing.sending(link.keys.queue, twin.spec(*args, **kwargs)) as spec:
-            return link.run_sync(link.store.enqueue_one(spec, durable=twin._durable))
+        """Stores one job and says whether it is new. Raises as `Enqueuer.enqueue` does."""
+        twin = self._twin
+        return twin._producer.send_blocking(twin.spec(*args, **kwargs), twin._durable)
 
 
 class Task(Enqueuer[P], Generic[P, R]):
@@ -297,13 +238,15 @@ class Task(Enqueuer[P], Generic[P, R]):
     __qualname__: str
 
     def __init__(
-        self, function: Callable[P, R], *, name: str, policy: TaskPolicy, home: TaskHome
+        self, function: Callable[P, R], *, name: str, policy: TaskPolicy, producer: Producer
     ) -> None:
         codec = Codec(function)
         codec.check_from(policy.lane_from, "lane_from")
         codec.check_from(policy.ordering_key_from, "ordering_key_from")
         codec.check_from(policy.id_from, "id_from")
-        super().__init__(name=name, codec=codec, policy=policy, home=home, options=JobOptions())
+        super().__init__(
+            name=name, codec=codec, policy=policy, producer=producer, options=JobOptions()
+        )
         self.__name__ = self.__qualname__ = name
         # Without the function's own attributes: one named like a verb would hide the verb.
         functools.update_wrapper(self, function, updated=())
@@ -345,7 +288,7 @@ class Task(Enqueuer[P], Generic[P, R]):
             name=self.name,
             codec=self.codec,
             policy=self.policy,
-            home=self._home,
+            producer=self._producer,
             options=job_options(
                 lane=lane,
                 ordering_key=ordering_key,
@@ -371,13 +314,6 @@ def _check_expiry(options: JobOptions) -> None:
         raise ConfigError(
             "expires: expected an instant after the one from which the job may start, "
             f"given one {(starts - ends) / 1000:g} s before it"
-        )
-
-
-def check_size(payload: bytes, most: int) -> None:
-    if len(payload) > most:
-        raise PayloadError(
-            f"payload: expected at most {most} bytes (max_payload), given {len(payload)}"
         )
 
 

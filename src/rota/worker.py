@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import ClassVar
 
-from rota.errors import ConfigError, Guide, RotaError
+from rota.errors import ConfigError, RotaError
 from rota.health import Check, Health
 from rota.observe.meter import SILENT, Observer
 from rota.queue import Queue
 from rota.values import config
+from rota.values.guide import OF_WORKERS, Guide
 from rota.values.listing import Order
 from rota.values.telling import Logger
 from rota.values.timing import seconds
@@ -61,13 +61,7 @@ class Worker(Guide):
     lifespans have as long to end. Stopped while it starts, it gives that up.
     """
 
-    _called_here: ClassVar = {
-        "start work main serve run_forever run_async": (
-            "await worker.run(), or async with worker: beside an application"
-        ),
-        "burst run_until_complete run_once join": "await worker.run(burst=True)",
-        "shutdown close aclose terminate cancel kill": "worker.stop()",
-    }
+    _called_here = OF_WORKERS
 
     def __init__(
         self,

@@ -1,9 +1,12 @@
-"""Every async verb has its blocking twin, with the same signature."""
+"""Every verb is there for those who await and for those who block, and looks the same."""
 
 from __future__ import annotations
 
+import gc
 import inspect
+import pydoc
 import re
+import typing
 from collections.abc import Callable
 from typing import Any
 
@@ -14,8 +17,8 @@ from rota.consumer import Consumer
 from rota.dead_jobs import DeadJobs, SyncDeadJobs
 from rota.job import JobHandle, SyncJobHandle
 from rota.lane import Lane, SyncLane
-from rota.queue import Queue
-from rota.sync import SyncQueue
+from rota.link.faces import verb
+from rota.queue import Queue, SyncQueue
 from rota.sync_consumer import SyncConsumer
 from rota.task import Enqueuer, SyncEnqueuer
 from tests.support.servers import Server
@@ -78,12 +81,70 @@ def test_a_twin_has_no_verbs_of_its_own(asynchronous: type, blocking: type) -> N
             assert hasattr(asynchronous, name), f"{asynchronous.__name__} lacks {name}"
 
 
-@pytest.mark.parametrize(("asynchronous", "blocking"), TWINS, ids=lambda cls: cls.__name__)
-def test_every_async_verb_says_what_it_does(asynchronous: type, blocking: type) -> None:
-    said = {"close", "resume"}  # named as what they do
-    for name, verb in _verbs(asynchronous).items():
-        if _is_async(verb) and not name.startswith("_") and name not in said:
-            assert verb.__doc__, f"{asynchronous.__name__}.{name}"
+@pytest.mark.parametrize(
+    "face", [face for pair in TWINS for face in pair if face is not SyncConsumer]
+)
+def test_every_verb_says_what_it_does(face: type) -> None:
+    named_as_what_they_do = {"lane", "job"}
+    for name, function in _verbs(face).items():
+        if not name.startswith("_") and name not in named_as_what_they_do:
+            assert function.__doc__, f"{face.__name__}.{name}"
+
+
+WRITTEN_ONCE = [
+    (asynchronous, blocking, name)
+    for asynchronous, blocking in TWINS
+    for name in dir(asynchronous)
+    if any(isinstance(vars(base).get(name), verb) for base in asynchronous.__mro__)
+]
+
+
+def test_nearly_all_verbs_are_written_once() -> None:
+    by_hand = {name for _, _, name in ASYNC_VERBS} - {name for _, _, name in WRITTEN_ONCE}
+    assert len(WRITTEN_ONCE) > 40
+    assert by_hand - {*DOORS} <= {
+        "enqueue", "enqueue_stream", "iterate", "close",  # travel together; streams; ends
+        "claim", "exchange", "complete", "retry", "release", "bury", "settle", "start",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("asynchronous", "blocking", "name"),
+    WRITTEN_ONCE,
+    ids=[f"{a.__name__}.{name}" for a, _, name in WRITTEN_ONCE],
+)
+def test_a_verb_written_once_looks_written_by_hand_on_both_faces(
+    asynchronous: type, blocking: type, name: str
+) -> None:
+    mine, theirs = vars(asynchronous)[name], vars(blocking)[name]
+    assert mine.__doc__ == theirs.__doc__
+    assert inspect.signature(mine) == inspect.signature(theirs)
+    assert typing.get_type_hints(mine) == typing.get_type_hints(theirs)
+    assert inspect.iscoroutinefunction(mine)
+    assert not inspect.iscoroutinefunction(theirs)
+    for face, function in ((asynchronous, mine), (blocking, theirs)):
+        assert inspect.isfunction(function)
+        assert function.__name__ == name
+        assert function.__qualname__ == f"{face.__name__}.{name}"
+        assert function.__module__ == face.__module__
+        assert "Operation" not in str(inspect.signature(function))
+        assert f"{name}(self" in pydoc.plain(pydoc.render_doc(face))
+
+
+def test_a_verb_that_is_not_awaited_is_named() -> None:
+    lane = Queue("orders").lane("t7")
+    with pytest.warns(RuntimeWarning, match=r"coroutine 'Lane\.pause' was never awaited"):
+        _forget(lane.pause(reason="why"))
+
+
+def _forget(thing: object) -> None:
+    del thing
+    gc.collect()
+
+
+def test_a_verb_belongs_to_a_face() -> None:
+    with pytest.raises(AttributeError, match="is no face: pause cannot be called"):
+        _ = Lane.__mro__[1].pause  # type: ignore[attr-defined]
 
 
 def test_the_blocking_face_needs_no_event_loop(server: Server, queue_name: str) -> None:

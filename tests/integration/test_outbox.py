@@ -137,7 +137,7 @@ async def test_the_loops_end_leaves_no_caller_hanging(valkey: Server, queue_name
     async with open_queue(valkey, queue_name) as queue:
         await queue.info()
         callers = [asyncio.create_task(queue.enqueue(spec())) for _ in range(20)]
-        carrier = queue.link.outbox
+        carrier = queue._producer.outbox
         async with asyncio.timeout(IN_TIME):
             while carrier._round is None:  # noqa: ASYNC110 (it lasts for one call)
                 await asyncio.sleep(0)

@@ -69,6 +69,26 @@ def blocking() -> None:
         consumer.settle([(jobs[0], None), (jobs[1], rota.Retry(3)), (jobs[2], rota.Bury("x"))])
 
 
+def verbs_that_block() -> None:
+    face, lane, job = queue.sync, queue.sync.lane("t7"), queue.sync.job("j")
+    assert_type(face.info(), rota.QueueInfo)
+    assert_type(face.lanes(10, by="waiting"), list[rota.LaneInfo])
+    assert_type(face.doctor(repair=True), rota.Report)
+    assert_type(face.templates(), dict[str, rota.Template])
+    assert_type(face.evict("c"), int | None)
+    face.set(default_ceiling=5, dead_age=timedelta(days=3))
+    assert_type(lane.resume(), bool)
+    assert_type(lane.move("t8"), rota.Moved)
+    assert_type(lane.skip("order-42", by="ops"), str | None)
+    assert_type(job.info(), rota.JobInfo | None)
+    assert_type(face.dead.list(lane="t7"), list[rota.DeadJob])
+    assert_type(face.dead.replay_all(task="charge"), int)
+    for dead in face.dead.iterate():
+        assert_type(dead, rota.DeadJob)
+    for done in face.enqueue_stream(iter([charge.spec("t7", 1)])):
+        assert_type(done, rota.Enqueued)
+
+
 async def call() -> None:
     await charge("t7", 42)
     assert_type(await bare("t7"), int)
@@ -90,6 +110,24 @@ async def lanes() -> None:
     await queue.set(default_ceiling=5)
     await queue.set_lanes({"t7": {"ceiling": 3}})
     assert_type(await queue.job("j").info(), rota.JobInfo | None)
+
+
+async def verbs_that_are_awaited() -> None:
+    lane, job = queue.lane("t7"), queue.job("j")
+    assert_type(await queue.info(), rota.QueueInfo)
+    assert_type(await queue.lanes(10, by="waiting"), list[rota.LaneInfo])
+    assert_type(await queue.doctor(repair=True), rota.Report)
+    assert_type(await queue.templates(), dict[str, rota.Template])
+    assert_type(await queue.evict("c"), int | None)
+    assert_type(await queue.jobs("waiting", lane="t7"), rota.JobsPage)
+    assert_type(await lane.move("t8"), rota.Moved)
+    assert_type(await lane.explain(), rota.Explanation)
+    assert_type(await lane.skip("order-42", by="ops"), str | None)
+    assert_type(await job.explain(), rota.Explanation | None)
+    assert_type(await queue.dead.list(lane="t7"), list[rota.DeadJob])
+    assert_type(await queue.dead.discard_all(), int)
+    async for dead in queue.dead.iterate(task="charge"):
+        assert_type(dead, rota.DeadJob)
 
 
 async def by_hand() -> None:

@@ -73,6 +73,41 @@ async def lanes() -> None:
     await queue.set(default_ceiling=1.5)  # wrong
 
 
+async def verbs() -> None:
+    lane = queue.lane("t7")
+    lane.pause()  # wrong
+    await lane.pause("abuse")  # wrong
+    await lane.pause(reasons="abuse")  # wrong
+    await lane.resume(1)  # wrong
+    await lane.skip(7)  # wrong
+    await queue.jobs("lost")  # wrong
+    await queue.lanes("10")  # wrong
+    await queue.lanes(by="name")  # wrong
+    await queue.job("j").cancel("ops")  # wrong
+    await queue.dead.replay(7)  # wrong
+    text: str = await queue.purge()  # wrong
+    print(text)
+
+
+def verbs_that_block() -> None:
+    lane = queue.sync.lane("t7")
+    lane.pause("abuse")  # wrong
+    lane.pause(reasons="abuse")  # wrong
+    lane.block("30")  # wrong
+    queue.sync.jobs("lost")  # wrong
+    queue.sync.job("j").cancel("ops")  # wrong
+    queue.sync.dead.replay(7)  # wrong
+    queue.sync.set(default_ceiling=1.5)  # wrong
+    text: str = queue.sync.purge()  # wrong
+    print(text)
+
+
+async def verbs_of_the_other_face() -> None:
+    await queue.sync.info()  # wrong
+    await queue.sync.lane("t7").resume()  # wrong
+    print(queue.info().waiting)  # wrong
+
+
 async def by_hand() -> None:
     async with queue.consumer() as consumer:
         (job,) = await consumer.claim("1")  # wrong

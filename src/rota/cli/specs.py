@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from rota.errors import ConfigError
 from rota.payload.codec import encode_plain
 from rota.queue import Queue
-from rota.task import AnyTask, check_size
+from rota.task import AnyTask
 from rota.values import names
 from rota.values.ids import new_id
-from rota.values.jobspec import DEFAULT_LANE, JobSpec
+from rota.values.jobspec import DEFAULT_LANE, JobSpec, check_size
 
 
 @dataclass(frozen=True, slots=True)

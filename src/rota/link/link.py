@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
-from weakref import WeakKeyDictionary
 
 from rota.connection import AsyncClient, Bounds, Client, Target, parse_url
 from rota.doctor import Doctor
 from rota.explain import Explainer
-from rota.link.outbox import Outbox
 from rota.script.keys import Keys
 from rota.script.loader import LIBRARY, Library, Operation
 from rota.store import Store
@@ -63,7 +60,6 @@ class Link:
         self._directory = Path.cwd() if url is None else Path()
         self._async_client: AsyncClient | None = None
         self._client: Client | None = None
-        self._outboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Outbox] = WeakKeyDictionary()
 
     @property
     def target(self) -> Target:
@@ -109,15 +105,6 @@ class Link:
                 target, library=self._library, bounds=Bounds(self.timeout)
             )
         return client
-
-    @property
-    def outbox(self) -> Outbox:
-        """Where single jobs of the running loop wait for the next call."""
-        loop = asyncio.get_running_loop()
-        found = self._outboxes.get(loop)
-        if found is None:
-            found = self._outboxes[loop] = Outbox(self)
-        return found
 
     def run(self, operation: Operation[T]) -> Coroutine[Any, Any, T]:
         """Carries an operation out on the running loop."""

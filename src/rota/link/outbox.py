@@ -10,26 +10,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from copy import copy
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from rota.errors import Unavailable
+from rota.link.link import Link
 from rota.store import chunks, refusal
 from rota.values.jobspec import JobSpec
 from rota.values.model import Enqueued
 
-if TYPE_CHECKING:
-    from rota.link import Link
 
+@dataclass(eq=False, slots=True)
+class _Caller:
+    """Who waits for the outcome of a job, and until when."""
 
-class _Letter:
-    """A job, who waits for its outcome, and until when."""
-
-    __slots__ = ("answer", "due", "spec")
-
-    def __init__(self, spec: JobSpec, answer: asyncio.Future[Enqueued], due: float) -> None:
-        self.spec = spec
-        self.answer = answer
-        self.due = due
+    spec: JobSpec
+    outcome: asyncio.Future[Enqueued]
+    due: float
 
 
 class Outbox:
@@ -37,8 +33,8 @@ class Outbox:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._waiting: list[_Letter] = []
-        self._travelling: list[_Letter] = []
+        self._waiting: list[_Caller] = []
+        self._travelling: list[_Caller] = []
         self._round: asyncio.Task[None] | None = None
         self._in_flight = False
         self._timer: asyncio.TimerHandle | None = None
@@ -48,11 +44,11 @@ class Outbox:
         cancelled before its job travels takes it along; after that the job may exist."""
         if self._in_flight:
             loop = asyncio.get_running_loop()
-            letter = _Letter(spec, loop.create_future(), loop.time() + self._link.timeout)
-            self._waiting.append(letter)
+            caller = _Caller(spec, loop.create_future(), loop.time() + self._link.timeout)
+            self._waiting.append(caller)
             if self._timer is None:
-                self._timer = loop.call_at(letter.due, self._expire)
-            return await letter.answer
+                self._timer = loop.call_at(caller.due, self._expire)
+            return await caller.outcome
         self._in_flight = True
         try:
             return await self._link.run(self._link.store.enqueue_one(spec))
@@ -68,55 +64,55 @@ class Outbox:
 
     async def _send_waiting(self) -> None:
         while self._waiting:
-            self._travelling = [one for one in self._waiting if not one.answer.done()]
+            self._travelling = [caller for caller in self._waiting if not caller.outcome.done()]
             self._waiting = []
-            for letters in _calls(self._travelling):
-                await self._send(letters)
+            for callers in _calls(self._travelling):
+                await self._send(callers)
 
     def _expire(self) -> None:
         """Who has waited for as long as a call may take is told so. One timer serves all."""
         self._timer, loop = None, asyncio.get_running_loop()
-        for letter in [*self._travelling, *self._waiting]:  # the first to come is the first due
-            if letter.due > loop.time():
-                self._timer = loop.call_at(letter.due, self._expire)
+        for caller in [*self._travelling, *self._waiting]:  # the first to come is the first due
+            if caller.due > loop.time():
+                self._timer = loop.call_at(caller.due, self._expire)
                 return
             where, waited = self._link.target.display, self._link.timeout
-            _fail(letter, Unavailable(f"{where} has not answered within {waited:g} s"))
+            _fail(caller, Unavailable(f"{where} has not answered within {waited:g} s"))
 
     def _is_over(self, task: asyncio.Task[None]) -> None:
         self._round = None
         if task.cancelled():  # the loop is ending
-            for letter in [*self._travelling, *self._waiting]:
-                letter.answer.cancel()
+            for caller in [*self._travelling, *self._waiting]:
+                caller.outcome.cancel()
             self._waiting = []
         self._travelling = []
         self._go_on()
 
-    async def _send(self, letters: list[_Letter]) -> None:
+    async def _send(self, callers: list[_Caller]) -> None:
         try:
-            left = letters[-1].due - asyncio.get_running_loop().time()  # nobody waits for longer
+            left = callers[-1].due - asyncio.get_running_loop().time()  # nobody waits for longer
             outcomes = await self._link.run(
-                self._link.store.enqueue([letter.spec for letter in letters], within=left)
+                self._link.store.enqueue([caller.spec for caller in callers], within=left)
             )
         except Exception as error:
-            for letter in letters:
-                _fail(letter, copy(error))
+            for caller in callers:
+                _fail(caller, copy(error))
             return
-        for letter, done in zip(letters, outcomes, strict=True):
-            if refused := refusal(letter.spec, done):
-                _fail(letter, refused)
-            elif not letter.answer.done():
-                letter.answer.set_result(done)
+        for caller, done in zip(callers, outcomes, strict=True):
+            if refused := refusal(caller.spec, done):
+                _fail(caller, refused)
+            elif not caller.outcome.done():
+                caller.outcome.set_result(done)
 
 
-def _calls(letters: list[_Letter]) -> Iterator[list[_Letter]]:
-    """Letters in calls of bounded size, in order."""
+def _calls(callers: list[_Caller]) -> Iterator[list[_Caller]]:
+    """Callers, for calls of bounded size, in order."""
     start = 0
-    for specs in chunks(letter.spec for letter in letters):
-        yield letters[start : start + len(specs)]
+    for specs in chunks(caller.spec for caller in callers):
+        yield callers[start : start + len(specs)]
         start += len(specs)
 
 
-def _fail(letter: _Letter, error: Exception) -> None:
-    if not letter.answer.done():
-        letter.answer.set_exception(error)
+def _fail(caller: _Caller, error: Exception) -> None:
+    if not caller.outcome.done():
+        caller.outcome.set_exception(error)

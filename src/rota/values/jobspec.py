@@ -228,3 +228,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 # What `copy.copy` would look up for every job; it runs no checks. The stubs do not know it.
 _copy: Callable[[JobSpec], JobSpec] = JobSpec.__copy__  # type: ignore[attr-defined]
+
+
+def check_size(payload: bytes, most: int) -> None:
+    if len(payload) > most:
+        raise PayloadError(
+            f"payload: expected at most {most} bytes (max_payload), given {len(payload)}"
+        )
