@@ -30,7 +30,7 @@ def _program() -> str:
     calls = [
         f"k_{kind.name}(ARGV[1])" if kind.parameter else f"k_{kind.name}" for kind in CATALOGUE
     ]
-    body = INCLUDES["sequence_name"]
+    body = INCLUDES["sequence_name"].body
     body += f"return {{ {', '.join(calls)}, sequence_of(ARGV[1], ARGV[2]),"
     body += " table.concat({ split_sequence(sequence_of(ARGV[1], ARGV[2])) }, '\\n') }"
     return "#!lua flags=no-writes\n" + lua_helpers(body) + "\n" + body

@@ -178,9 +178,8 @@ def test_a_swapped_include_takes_the_place_of_the_shipped_one() -> None:
     assert shipped.assemble(script).sha != swapped.assemble(script).sha
 
 
-def test_only_what_is_mentioned_is_sent() -> None:
-    """Of an include, and nothing that only the unused mention: each function costs each call."""
-    text = """
+ABOVE = """-- include: below
+-- exports: used unused
 local function used()
   return helper()
 end
@@ -189,18 +188,60 @@ local function unused(n)
   return unused(n - 1) + only_for_unused() -- not used, said a comment
 end
 """
-    helpers = """
-local function helper()
+BELOW = """-- exports: helper only_for_unused
+local function only_for_helper()
   return 1
+end
+
+local function helper()
+  return only_for_helper()
 end
 
 local function only_for_unused()
   return 2
 end
 """
-    library = Library({"clock": helpers, "bell": text})
-    sent = library.assemble(_script("return used()", "clock", "bell")).text
-    assert re.findall(r"function (\w+)", sent) == ["helper", "used"]
+ASIDE = """-- exports: only_in_words
+local function only_in_words()
+end
+"""
+
+
+@pytest.fixture
+def includes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few includes in place of the shipped ones."""
+    texts = {"above": ABOVE, "below": BELOW, "aside": ASIDE}
+    monkeypatch.setattr(loader, "INCLUDES", loader.in_order(texts))
+
+
+@pytest.mark.usefixtures("includes")
+def test_only_what_is_needed_is_sent_and_what_is_needed_first_comes_first() -> None:
+    """Of includes, and nothing that only the unused need: each function costs each call."""
+    sent = Library().assemble(_script("return used() -- only_in_words", "above", "aside")).text
+    assert re.findall(r"function (\w+)", sent) == ["only_for_helper", "helper", "used"]
+
+
+@pytest.mark.usefixtures("includes")
+def test_an_include_shows_what_others_want_of_it_and_nothing_else() -> None:
+    sent = Library().assemble(_script("return used()", "above")).text
+    assert re.findall(r"^local (\w.*)$", sent, re.MULTILINE) == [
+        "helper", "function only_for_helper()", "used"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("other", "complaint"),
+    [
+        ("-- include: above\n", "includes in a circle: "),
+        ("-- include: nowhere\n", r"no such include: nowhere\.lua"),
+        ("-- exports: used\nlocal used = 1\n", r"used is exported by above\.lua and below\.lua"),
+        ("-- exports: gone\n", r"below\.lua exports gone and does not define it"),
+        ("-- state: gone\n", r"below\.lua exports gone and does not define it"),
+    ],
+)
+def test_includes_that_do_not_fit_together_fail_at_import(other: str, complaint: str) -> None:
+    with pytest.raises((ValueError, LookupError), match=complaint):
+        loader.in_order({"above": ABOVE, "below": other})
 
 
 def test_a_script_that_writes_first_asks_the_keys_it_mentions() -> None:
@@ -256,32 +297,15 @@ def test_every_file_is_bound_to_a_stub_and_back() -> None:
     assert all(callable(getattr(stubs, name)) for name in SHIPPED)
 
 
-def test_every_include_is_used_by_a_script() -> None:
-    used = {name for script in BOUND.values() for name in script.includes}
-    parts = {path.name.removesuffix(".lua") for path in FOLDER.glob("lib/*/*.lua")}
-    assert parts == used
+@pytest.mark.parametrize("part", [*BOUND.values(), *loader.INCLUDES.values()])
+def test_no_body_mentions_its_arguments_by_position(part: Script | loader.Include) -> None:
+    assert not re.search(r"\b(KEYS|ARGV)\b", part.body)
+    assert not re.search(r"['\"]emq", part.body), "a key that the key module has not built"
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_no_body_mentions_its_arguments_by_position(name: str) -> None:
-    script = BOUND[name]
-    parts = [loader.INCLUDES[part] for part in script.includes]
-    for text in (script.body, *parts):
-        assert not re.search(r"\b(KEYS|ARGV)\b", text)
-        assert not re.search(r"['\"]emq", text), "a key that the key module has not built"
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-def test_no_script_includes_a_part_twice(name: str) -> None:
-    includes = BOUND[name].includes
-    assert len(includes) == len(set(includes))
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-def test_no_script_includes_a_part_for_nothing(name: str) -> None:
-    """Nothing of it would be sent."""
-    text = LIBRARY.assemble(BOUND[name]).text
-    assert "do\nend" not in re.sub(r"--.*\n|^\s*\n", "", text, flags=re.MULTILINE)
+def test_no_script_is_sent_an_include_of_which_it_needs_nothing() -> None:
+    for name in SHIPPED:
+        assert not re.search(r"^do\s+end$", LIBRARY.assemble(BOUND[name]).text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", SHIPPED)

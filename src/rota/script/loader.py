@@ -3,12 +3,22 @@
 A script is one file in `rota/script/lua`, with a machine-read header:
 
     #!lua flags=allow-oom
-    -- include: clock bell          functions it uses, of `lua/lib`, in order; in any
-                                    number of such lines
+    -- include: bell clock          the files of `lua/lib` that it uses names of
     -- args: consumer number        its arguments, by name, in order
     -- resend: receipt              yes: sending it twice is as good as once; no: it must not be;
                                     receipt: sent again, it answers what it answered first
     -- checks: itself               it looks at the types of the queue's keys by its own means
+
+A file of `lua/lib` has such a header too, and may be used by others of it:
+
+    -- include: lists               what it uses itself
+    -- exports: count_total wake    what others may use of it; all else is its own
+    -- state: names tags            likewise, of variables that change
+
+and whoever changes another file's state, script or include, names it in a line `-- writes: names`.
+
+What a script includes is put before it, with what that includes in turn: what is needed first
+comes first, each file once and in a scope of its own, without the functions that nothing needs.
 
 `@script(decode)` binds a typed stub of the same name: at import the header must equal the
 stub's keyword parameters. Bodies never mention KEYS or ARGV; each argument is a Lua local of
@@ -31,10 +41,10 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from importlib.resources import files
 from typing import Any, Concatenate, Generic, NewType, ParamSpec, TypeVar, cast, get_type_hints
 
@@ -183,9 +193,69 @@ def together(calls: Sequence[Call[T]]) -> Operation[list[T]]:
     return [call.decode(reply) for call, reply in zip(calls, replies, strict=True)]
 
 
-def _header(text: str, field: str) -> tuple[str, ...]:
-    lines = re.findall(rf"^-- {field}:(.*)$", text, re.MULTILINE)
-    return tuple(" ".join(lines).split())
+_HEADER_LINE = r"-- (include|exports|state|writes|args|resend|checks):(.*)\n"
+_HEADER = re.compile(f"(?:{_HEADER_LINE})*")
+_DEFINITION = re.compile(r"^local (?:function (\w+)|([\w, ]+?)( =|$))", re.MULTILINE)
+_FUNCTION = re.compile(r"^local function (\w+).*?^end\n", re.MULTILINE | re.DOTALL)
+_COMMENT = re.compile(r"--.*")
+
+
+def split_header(text: str) -> tuple[dict[str, tuple[str, ...]], str]:
+    """The words of each field that the header of a Lua file has, and what stands behind it."""
+    header = cast("re.Match[str]", _HEADER.match(text))
+    fields: dict[str, tuple[str, ...]] = {}
+    for field, words in re.findall(_HEADER_LINE, header[0]):
+        fields[field] = (*fields.get(field, ()), *words.split())
+    return fields, text[header.end() :]
+
+
+def _defined_by(found: re.Match[str]) -> list[str]:
+    function, variables, _ = found.groups()
+    return [function] if function else [name.strip() for name in variables.split(",")]
+
+
+def definitions(text: str) -> Iterator[tuple[str, int]]:
+    """The names that a file defines for itself as a whole, and in which line."""
+    for found in _DEFINITION.finditer(text):
+        line = text.count("\n", 0, found.start()) + 1
+        yield from ((name, line) for name in _defined_by(found))
+
+
+@dataclass(frozen=True, slots=True)
+class Include:
+    """One file of `lua/lib`."""
+
+    includes: tuple[str, ...]
+    exports: frozenset[str]
+    body: str
+
+
+def in_order(texts: Mapping[str, str]) -> dict[str, Include]:
+    """Includes by name, each behind those that it needs. One that is missing, a circle and a name
+    without one owner fail here."""
+    includes, owners = {}, dict[str, str]()
+    for name, text in sorted(texts.items()):
+        header, body = split_header(text)
+        exports = header.get("exports", ()) + header.get("state", ())
+        includes[name] = Include(header.get("include", ()), frozenset(exports), body)
+        defined = dict(definitions(body))
+        for export in exports:
+            if export not in defined:
+                raise LookupError(f"{name}.lua exports {export} and does not define it")
+            if owners.setdefault(export, name) != name:
+                raise ValueError(f"{export} is exported by {owners[export]}.lua and {name}.lua")
+    try:
+        order = [*TopologicalSorter({n: i.includes for n, i in includes.items()}).static_order()]
+    except CycleError as error:
+        raise ValueError(f"includes in a circle: {' → '.join(error.args[1])}") from None
+    return {name: _include_of(includes, name) for name in order}
+
+
+def _include_of(includes: Mapping[str, Include], name: str) -> Include:
+    try:
+        return includes[name]
+    except KeyError:
+        raise LookupError(f"no such include: {name}.lua in a folder of lua/lib") from None
 
 
 def _read(path: str) -> str:
@@ -193,12 +263,14 @@ def _read(path: str) -> str:
 
 
 # Read with the program, like its modules: an upgrade under a running process must not mix.
-INCLUDES: Mapping[str, str] = {
-    entry.name.removesuffix(".lua"): entry.read_text(encoding="utf-8")
-    for folder in (files("rota.script") / "lua" / "lib").iterdir()
-    for entry in folder.iterdir()
-}
-"""The functions that scripts include, by name."""
+INCLUDES: Mapping[str, Include] = in_order(
+    {
+        entry.name.removesuffix(".lua"): entry.read_text(encoding="utf-8")
+        for folder in (files("rota.script") / "lua" / "lib").iterdir()
+        for entry in folder.iterdir()
+    }
+)
+"""What scripts include, by name, each behind what it needs."""
 
 
 @cache
@@ -210,18 +282,19 @@ def load(name: str) -> Script:
         raise ValueError(
             f"{name}.lua: first line must be '#!lua' or '#!lua flags=…', got {first!r}"
         )
-    resend = _header(rest, "resend")
+    header, body = split_header(rest)
+    resend = header.get("resend")
     if resend not in (("yes",), ("no",), ("receipt",)):
         raise ValueError(f"{name}.lua: header needs '-- resend: yes', 'no' or 'receipt'")
     return Script(
         name=name,
         flags=first,
-        includes=_header(rest, "include"),
-        arguments=_header(rest, "args"),
+        includes=header.get("include", ()),
+        arguments=header.get("args", ()),
         resend=resend != ("no",),
         receipt=resend == ("receipt",),
-        checks_itself=_header(rest, "checks") == ("itself",),
-        body=rest,
+        checks_itself=header.get("checks") == ("itself",),
+        body=body,
     )
 
 
@@ -241,9 +314,6 @@ end
 {}
 """
 _ANSWERED = "local function answer()\n{}\nend\nreturn answered(answer())"
-_DEFINITION = re.compile(r"^local (?:function (\w+)|([\w, ]+?)( =|$))", re.MULTILINE)
-_FUNCTION = re.compile(r"^local function (\w+).*?^end\n", re.MULTILINE | re.DOTALL)
-_COMMENT = re.compile(r"--.*")
 _CHECK = re.compile(r"^ *-- check: (.*)$", re.MULTILINE)
 
 
@@ -251,42 +321,41 @@ def _with_checks(text: str) -> str:
     return _CHECK.sub(lambda found: lua_quick_checks(found[1].split()), text)
 
 
-@cache
-def _words(text: str) -> Counter[str]:
-    return Counter(re.findall(r"\w+", _COMMENT.sub("", text)))
+def words_of(text: str) -> frozenset[str]:
+    """The words that Lua mentions outside of its comments."""
+    return frozenset(re.findall(r"\w+", _COMMENT.sub("", text)))
 
 
-def _without_unused(includes: list[str], body: str) -> list[str]:
-    """The includes without the functions that nothing mentions: to make one costs every call of
-    the script some 2,000 instructions."""
-    while True:
-        mentions: Counter[str] = sum((_words(part) for part in (*includes, body)), Counter())
-
-        def keep_used(found: re.Match[str], mentions: Counter[str] = mentions) -> str:
-            text, name = found.group(0, 1)
-            return text if mentions[name] > _words(text)[name] else ""
-
-        kept = [_FUNCTION.sub(keep_used, include) for include in includes]
-        if kept == includes:
-            return includes
-        includes = kept
+def _needed_of(text: str, wanted: frozenset[str]) -> str:
+    """An include without the functions that neither `wanted` nor the rest of it needs: to make one
+    costs every call of the script some 2,000 instructions."""
+    functions = {found[1]: words_of(found[0]) for found in _FUNCTION.finditer(text)}
+    needed, more = frozenset[str](), wanted | words_of(_FUNCTION.sub("", text))
+    while more != needed:
+        needed, more = more, more.union(*(functions[name] for name in functions.keys() & more))
+    return _FUNCTION.sub(lambda found: found[0] if found[1] in needed else "", text)
 
 
-def _scoped(text: str, mentioned: set[str]) -> str:
-    """An include in a scope of its own, with what other parts mention in their sight: a Lua
-    function has 200 local variables at most, and a script is one function."""
-    exported: list[str] = []
+def without_local(text: str, wanted: Set[str]) -> tuple[str, list[str]]:
+    """An include whose definitions of `wanted` set variables of a scope around it, and those."""
+    outer: list[str] = []
 
     def define(found: re.Match[str]) -> str:
         function, variables, value = found.groups()
-        names = [function] if function else [name.strip() for name in variables.split(",")]
-        if mentioned.isdisjoint(names):
-            return found.group(0)
-        exported.extend(names)
+        names = _defined_by(found)
+        if wanted.isdisjoint(names):
+            return found[0]
+        outer.extend(names)
         return f"function {function}" if function else f"{variables}{value}" if value else ""
 
-    inner = _DEFINITION.sub(define, text)
-    return "".join([*(f"local {name}\n" for name in exported), "do\n", inner, "end\n"])
+    return _DEFINITION.sub(define, text), outer
+
+
+def _scoped(text: str, wanted: frozenset[str]) -> str:
+    """An include in a scope of its own, with what others want of it in their sight: a Lua function
+    has 200 local variables at most, and a script is one function."""
+    inner, outer = without_local(text, wanted)
+    return f"local {', '.join(outer)}\ndo\n{inner}end\n"
 
 
 _COMMAND = re.compile(r"'([A-Z]{2,})'")
@@ -301,8 +370,8 @@ def commands_in(text: str) -> frozenset[str]:
 @cache
 def all_commands() -> tuple[str, ...]:
     """Those of every script."""
-    parts = (*INCLUDES.values(), *(source.body for source in BOUND.values()))
-    texts = (_WITH_RECEIPT, *map(_with_checks, parts))
+    bodies = (part.body for parts in (INCLUDES, BOUND) for part in parts.values())
+    texts = (_WITH_RECEIPT, *map(_with_checks, bodies))
     return tuple(sorted(frozenset().union(*map(commands_in, texts))))
 
 
@@ -321,14 +390,7 @@ class Library:
 
     def _build(self, script: Script) -> Assembled:
         lua = _with_checks(script.body)
-        includes = _without_unused(
-            [_with_checks(self._include(name)) for name in script.includes], lua
-        )
-        words = [_words(part).keys() for part in (*includes, lua)]
-        scoped = [
-            _scoped(include, set().union(*words[:i], *words[i + 1 :]))
-            for i, include in enumerate(includes)
-        ]
+        scoped = self._includes_of(script.includes, lua)
         body, checks = "\n".join([*scoped, lua]), ""
         if "no-writes" not in script.flags and not script.checks_itself:
             checks = lua_checks(keys_to_check(body))
@@ -340,11 +402,19 @@ class Library:
         text = "\n".join([script.flags, lua_helpers(body), script.binding, body])
         return Assembled(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
-    def _include(self, name: str) -> str:
-        try:
-            return self._swap.get(name) or INCLUDES[name]
-        except KeyError:
-            raise LookupError(f"no such include: {name}.lua in a folder of lua/lib") from None
+    def _includes_of(self, includes: tuple[str, ...], lua: str) -> list[str]:
+        """What a script sends of its includes and of theirs, from those back that need others."""
+        for name in includes:
+            _include_of(INCLUDES, name)
+        users, scoped = [(includes, words_of(lua))], list[str]()
+        for name, include in reversed([*INCLUDES.items()]):
+            using = (words for named, words in users if name in named)
+            wanted = include.exports.intersection(frozenset().union(*using))
+            if wanted:
+                text = _needed_of(_with_checks(self._swap.get(name, include.body)), wanted)
+                users.append((include.includes, words_of(text)))
+                scoped.append(_scoped(text, wanted))
+        return scoped[::-1]
 
 
 LIBRARY = Library()

@@ -1,7 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists attempt record sequence_name delivery holding limits out_until rate charge turn reconcile offer
--- include: changes refund figures forget asked give_back bury dead_job fingerprint findings jobs_held audit_places judge_entries
--- include: judge_hands judge_notes judge_lanes audit_lists
+-- include: audit_lists audit_places bell changes findings judge_hands
 -- args: things
 -- resend: receipt
 -- checks: itself

@@ -1,7 +1,5 @@
 #!lua flags=no-writes
--- include: clock bell lists attempt record sequence_name delivery holding limits out_until rate charge turn
--- include: changes refund figures forget asked give_back bury dead_job fingerprint findings jobs_held audit_places judge_entries
--- include: judge_hands judge_notes judge_lanes audit_lists
+-- include: audit_lists findings
 -- args: kind cursor limit names
 -- resend: yes
 -- Looks at a page of what there is of one kind, each thing on its own and within this script, so that

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: sequence_name fingerprint
+-- include: fingerprint sequence_name
 -- args: lane first limit
 -- resend: yes
 -- Counts jobs behind a page of a lane's entries, by rank: of `pending`, then of `out`.

@@ -1,7 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists attempt record sequence_name delivery holding limits out_until rate charge turn
--- include: reconcile offer changes refund forget asked give_back bury cancel_held dead_job
--- include: retention promote sweep next_due consumer_name jobs_held reap
+-- include: attempt bell changes clock limits lists next_due promote reap retention sweep turn
 -- args: limit watched_ms
 -- resend: yes
 -- Keeps the queue's time, bounded by `limit` per kind: brings back what has fallen due, takes

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: clock stamp bell lists attempt sequence_name limits out_until rate charge turn reconcile
+-- include: bell clock out_until reconcile stamp
 -- args: lane ms why
 -- resend: receipt
 -- Keeps a lane out of the ring for `ms` from now; only ever extends. why: JSON {reason, by}, kept with the time.

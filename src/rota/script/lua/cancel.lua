@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists attempt record sequence_name limits out_until rate charge turn reconcile offer
--- include: changes forget dead_job end_move
+-- include: attempt bell changes clock dead_job end_move forget record sequence_name
 -- args: id by
 -- resend: receipt
 -- Cancels a job: deletes it where it waits or is delayed; in flight, it is flagged in `cancels` (JSON

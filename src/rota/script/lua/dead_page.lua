@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: clock bytes behind record
+-- include: behind clock record
 -- args: after_at after_id limit lane task
 -- resend: yes
 -- A page of dead jobs, oldest first, after (after_at, after_id); lane and task '' mean any.

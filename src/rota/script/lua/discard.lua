@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists attempt record sequence_name limits out_until rate charge turn reconcile offer
--- include: changes forget dead_job
+-- include: bell changes dead_job
 -- args: ids
 -- resend: receipt
 -- Deletes dead jobs for good; a sequence that one of them held goes on.

@@ -1,5 +1,6 @@
 #!lua
--- include: clock bell lists attempt record sequence_name state limits backlog out_until rate charge turn reconcile
+-- include: attempt backlog bell charge clock limits lists reconcile record sequence_name state
+-- include: turn
 -- args: atomic large distinct jobs bodies
 -- resend: receipt
 -- checks: itself

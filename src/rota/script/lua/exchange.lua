@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
--- include: clock bell lists attempt record sequence_name delivery holding limits out_until rate charge turn
--- include: reconcile offer changes refund figures ran forget asked give_back complete promote next_due
--- include: gate bytes ring_lanes heap entries take served
+-- include: bell changes clock complete entries forget gate limits lists next_due promote served
+-- include: take turn
 -- args: consumer number want prefetch park done
 -- resend: no
 -- checks: itself
 -- Settles completed jobs and claims up to `want` entries, in one round trip.
 -- done: {ids, deliveries, ran}. number: the claim's own, the next after the last of this consumer, any for its
 -- first; it is the delivery number of what is claimed. Another tells that a claim was left unanswered,
--- or that the server has lost one, and so who holds what has to be compared first. park: the caller will wait and keep the time.
+-- or that the server has lost one, and so who holds what has to be compared first. park: the caller
+-- will wait and keep the time.
 -- Reply: status, now, due, left, answers, ids, records, sizes, attempts, suspects
 --   status   ok · lost (the lease is gone) · stale (the number is not the next)
 --   due      ms until the next thing falls due, told when slots stay free; -1 nothing

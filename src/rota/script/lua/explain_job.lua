@@ -1,12 +1,11 @@
 #!lua flags=no-writes
--- include: clock lists attempt record sequence_name holding limits available consumer_name jobs_held
--- include: explain
+-- include: explain holding jobs_held record sequence_name
 -- args: id
 -- resend: yes
 -- What an explanation of a job is made of, at one moment.
 -- Reply: a msgpack map {queue, job, lane, sequence, ring}: see lib/page/explain; no job where there is
--- none; no lane where its record cannot be read (it waits where no consumer holds it); a running job's consumer only where its sequence
--- tells it.
+-- none; no lane where its record cannot be read (it waits where no consumer holds it); a running job's
+-- consumer only where its sequence tells it.
 local facts = { queue = queue_facts() }
 if redis.call('EXISTS', k_job(id)) == 0 then
   return packed(facts)

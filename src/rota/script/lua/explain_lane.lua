@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: clock lists attempt record sequence_name holding limits available consumer_name explain
+-- include: explain
 -- args: lane
 -- resend: yes
 -- What an explanation of a lane is made of, at one moment.

@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists attempt record sequence_name limits out_until rate charge turn reconcile offer
--- include: changes dead_job promote
+-- include: bell changes dead_job promote record sequence_name
 -- args: id
 -- resend: receipt
 -- A delayed job becomes due now, and so does the retry for which a sequence waits.

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: clock lists attempt jobs_held
+-- include: attempt clock jobs_held
 -- args: lease_ms consumers
 -- resend: yes
 -- Renews leases that exist; a lease that ended is never brought back.

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: clock record sequence_name state jobs_held
+-- include: clock jobs_held record state
 -- args: id
 -- resend: yes
 -- Where a job stands. state: waiting · delayed · running · dead · none (no such job). One whose record

@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists attempt sequence_name limits out_until rate charge turn reconcile
--- include: changes
+-- include: bell clock limits rate reconcile turn
 -- args: lane ceiling weight rate backlog template
 -- resend: yes
 -- Changes a lane's limits and looks at the lane again. Each limit: '' unchanged, '-' removed, else its

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: clock lists attempt record sequence_name limits backlog figures available lane_rows walk
+-- include: clock lane_rows record walk
 -- args: cursor limit
 -- resend: yes
 -- A page of the queue's lanes: those with work first, then running, configured and paused ones,

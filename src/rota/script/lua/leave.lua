@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists attempt record sequence_name delivery holding limits out_until rate charge turn
--- include: reconcile offer changes refund forget asked give_back bury cancel_held consumer_name jobs_held reap
+-- include: attempt bell changes reap
 -- args: consumer died limit
 -- resend: receipt
 -- Ends a lease at once, in pages: on its holder's wish, or an operator's, and what it holds goes back
@@ -16,8 +15,7 @@ end
 local spared = attempt('HEXISTS', k_consumer(consumer), '!spared') == 1
 local reaped, empty = reap_consumer(consumer, limit, not spared)
 -- What was asked to be cancelled, or is dead, has left its hands too, but did not go back.
-local change = total_change
-local back = -(change.running or 0) - (change.cancelled or 0) - (change.buried or 0)
+local back = -change_of('running') - change_of('cancelled') - change_of('buried')
 if died then
   count_total('reaped', reaped)
 else

@@ -1,6 +1,5 @@
 #!lua
--- include: clock bell lists attempt record sequence_name limits backlog out_until rate charge turn reconcile offer
--- include: changes header_text rewrite
+-- include: attempt backlog bell changes header_text lists record rewrite sequence_name
 -- args: source target cursor limit
 -- resend: receipt
 -- Takes what waits and what is delayed in lane `source` over to lane `target`, at its places, about

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell next_due gate
+-- include: bell gate next_due
 -- args: beat_ms
 -- resend: yes
 -- Hands a wake on that its receiver cannot answer: rings when work stands in the ring, or when

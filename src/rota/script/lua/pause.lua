@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: clock stamp bell lists attempt sequence_name limits out_until rate charge turn reconcile
+-- include: bell out_until reconcile stamp
 -- args: lane until_ms why
 -- resend: yes
 -- Keeps a lane out of the ring until resumed, or until `until_ms` (Unix ms; -1 no end). What is

@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists attempt record sequence_name limits out_until rate charge turn reconcile offer
--- include: changes forget end_move
+-- include: attempt bell changes end_move forget lists record sequence_name
 -- args: lane limit total
 -- resend: receipt
 -- Deletes a lane's waiting and delayed jobs, about `limit` a call; what is in flight goes on. `total`

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: clock record
+-- include: record
 -- args: cursor limit
 -- resend: yes
 -- A page of the lanes with something to purge: those with delayed jobs first, as such a job may fall due

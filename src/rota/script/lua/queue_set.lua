@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists attempt sequence_name limits rate charge
--- include: changes sweep
+-- include: bell sweep
 -- args: default_ceiling default_weight ceiling dead_max dead_age declared
 -- resend: receipt
 -- Changes what holds for the whole queue, each: '' unchanged, '-' removed, else its value. Defaults

@@ -1,6 +1,5 @@
 #!lua
--- include: clock bell lists attempt record sequence_name limits out_until rate charge turn reconcile offer
--- include: changes dead_job
+-- include: attempt bell changes dead_job record sequence_name
 -- args: ids
 -- resend: receipt
 -- Puts dead jobs back in their places, with their attempts and deaths forgiven. One that held its

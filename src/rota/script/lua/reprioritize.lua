@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists attempt record sequence_name limits out_until rate charge turn reconcile offer changes
--- include: header_text rewrite
+-- include: bell changes lists record rewrite sequence_name
 -- args: lane priority cursor limit
 -- resend: receipt
 -- Gives what waits and what is delayed in a lane this priority, about `limit` jobs a call. Jobs of one

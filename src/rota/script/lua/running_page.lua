@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: clock bytes sorted_scan record consumer_name job_rows
+-- include: consumer_name job_rows sorted_scan
 -- args: lane task cursor limit looks
 -- resend: yes
 -- A page of the jobs in flight, consumer by consumer; lane and task '' mean any.

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: sequence_name holding consumer_name sequence_row
+-- include: sequence_row
 -- args: lane key
 -- resend: yes
 -- A sequence as it stands.

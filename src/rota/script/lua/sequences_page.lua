@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: bytes behind sorted_scan sequence_name holding consumer_name sequence_row
+-- include: behind sequence_name sequence_row sorted_scan
 -- args: lane cursor limit looks
 -- resend: yes
 -- A page of the sequences, of a lane or ('') of all lanes: those that are out first.

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- include: clock bell lists attempt record sequence_name delivery holding limits out_until rate charge turn
--- include: reconcile offer changes refund figures ran forget asked give_back bury cancel_held complete
+-- include: asked bell bury cancel_held changes clock complete delivery forget give_back limits
+-- include: ran refund turn
 -- args: consumer entries
 -- resend: receipt
 -- checks: itself

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists attempt record sequence_name limits out_until rate charge turn reconcile offer changes end_move
+-- include: bell changes clock end_move sequence_name
 -- args: lane key id by
 -- resend: receipt
 -- A sequence goes on past the job that stops it: the hold of a dead job ends, and that stays dead; a head

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: clock record
+-- include: record
 -- args: ids
 -- resend: yes
 -- The tasks of jobs, read without their payloads.

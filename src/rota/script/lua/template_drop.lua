@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists attempt sequence_name limits rate charge
--- include: changes sweep
+-- include: bell limits sweep
 -- args: name
 -- resend: receipt
 -- Removes a template. Lanes that refer to it fall back to the queue's defaults until there is one

@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists attempt sequence_name limits rate charge
--- include: changes sweep
+-- include: bell limits sweep
 -- args: name ceiling weight rate backlog
 -- resend: yes
 -- Makes a template, or changes it, for the lanes that refer to it and have no setting of their own;

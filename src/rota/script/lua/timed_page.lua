@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: clock bytes behind record job_rows
+-- include: behind job_rows record
 -- args: kind after_at after_member lane task limit looks
 -- resend: yes
 -- A page of delayed jobs by due time, or of dead jobs by when they died, behind (after_at,

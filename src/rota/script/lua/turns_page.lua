@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: clock lists attempt record sequence_name limits backlog figures available lane_rows walk
+-- include: clock figures lane_rows walk
 -- args: cursor limit
 -- resend: yes
 -- A page of the lanes that want turns or had some of late: those served in the minute before the one in

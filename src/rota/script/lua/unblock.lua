@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: clock bell lists attempt sequence_name limits out_until rate charge turn reconcile
+-- include: bell reconcile
 -- args: lane
 -- resend: receipt
 -- Ends a lane's block before its time.

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: clock bytes behind record sequence_name job_rows
+-- include: behind job_rows sequence_name
 -- args: lane task cursor limit looks
 -- resend: yes
 -- A page of a lane's waiting jobs, those that may be claimed first: the entries that are pending in their

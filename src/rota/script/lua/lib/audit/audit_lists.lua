@@ -1,3 +1,5 @@
+-- include: findings judge_entries judge_hands judge_lanes judge_notes
+-- exports: collections readers collection_key judge
 -- The collections a queue consists of, by the word of the judge that looks at their members: their
 -- type, and their key or what makes it from a name.
 local collections = {

@@ -1,3 +1,6 @@
+-- include: changes clock dead_job findings give_back jobs_held record sequence_name
+-- exports: CONSUMERS_MAX is_dead is_scheduled is_claimable is_held keep_as_dead take_out
+-- exports: unschedule put_home forget_places
 -- Where a job stands, and putting it where it belongs.
 local CONSUMERS_MAX = 5000
 local some = {}

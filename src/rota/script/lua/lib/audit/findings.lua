@@ -1,6 +1,9 @@
+-- exports: begin_mending note note_large add_work work_done begin_judging report message_of
+-- exports: is_count is_text
+-- state: findings notes large
 -- What contradicts the invariants. A judge looks at one thing within one script: what it reports was
 -- so at that moment, and in a script that mends it is mended in that same moment.
-local findings, notes, large = {}, {}, {}
+local findings, notes, large = {}, {}, {} -- what audit_page and audit_mend reply
 local judged = {}
 local mending, work = false, 0
 

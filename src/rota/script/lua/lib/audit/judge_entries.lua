@@ -1,3 +1,5 @@
+-- include: audit_places changes dead_job findings give_back record sequence_name
+-- state: entry_judges
 -- Judges of what waits: a lane's entries, sequences, delayed and dead jobs, and records.
 local entry_judges = {}
 

@@ -1,3 +1,7 @@
+-- include: audit_places bury changes dead_job delivery findings fingerprint holding record
+-- include: sequence_name
+-- exports: forget_hands
+-- state: hand_judges
 -- Judges of what is in flight: consumers' hashes, `held`, permits.
 local hand_judges = {}
 local HELD_MAX = 10000

@@ -1,3 +1,5 @@
+-- include: audit_places changes findings fingerprint jobs_held limits sequence_name
+-- state: lane_judges
 -- Judges of lanes: whether they stand in the ring as they should, and whether the counts are right.
 local lane_judges = {}
 local LANE_MAX, SEQUENCES_MAX = 5000, 2000

@@ -1,3 +1,5 @@
+-- include: audit_places changes clock figures findings sequence_name
+-- state: note_judges
 -- Judges of what belongs to something else and must go with it, and of settings nobody can read.
 local note_judges = {}
 local function note_lane(_, lane)

@@ -1,3 +1,4 @@
+-- exports: LATER note_broken attempt first_in take_broken
 -- Calls on what belongs to one lane, sequence or job. Where its key is damaged it is left out and counted, in
 -- total `broken`, so that it harms no other.
 local LATER = 60000 -- ms: what a broken lane cannot take stays among the delayed for so long

@@ -1,3 +1,4 @@
+-- exports: bell_is_wanted time_is_nearer wake wake_timers ring_bell
 -- The doorbell. Any part of a script may ask for it; it is rung once, at the end. Where its key is damaged
 -- nobody hears it: beats find what waits.
 -- 64 tokens are enough: the bell carries no work, and each claim that leaves work rings on.

@@ -1,3 +1,4 @@
+-- exports: precedes_by_bytes
 -- Order of names as the server's sorted sets have it: by bytes. Lua's own `<` follows the locale
 -- the server was started in; where that is not C, bytes are compared one by one.
 local by_bytes = 'B' < 'a' and 'Z' < '_' and '-' < '0' and '0' < 'A'

@@ -1,3 +1,6 @@
+-- include: attempt bell limits lists offer reconcile sequence_name
+-- exports: count_permits count_waiting count_total change_of touch_lane lanes_touched
+-- exports: touch_sequence write_totals write_lane_changes write_changes
 -- What a script changes is gathered here and written once, at its end: counts per lane, totals
 -- of the queue, and which sequences and lanes must be looked at again.
 local permit_change, waiting_change, total_change = {}, {}, {}

@@ -1,3 +1,4 @@
+-- exports: CHUNK call_all fetch_all call_pairs read_counts forget_absent is_absent fetch_some
 -- Variadic calls over lists of any length: `unpack` fails from 8,000 values on.
 local CHUNK = 4000
 

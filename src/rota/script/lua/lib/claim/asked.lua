@@ -1,3 +1,5 @@
+-- include: changes forget
+-- exports: is_asked drop
 -- Jobs in flight that someone asked to cancel: a flag in `cancels` names each until it ends. Most
 -- queues have none, and whether there are any is asked once a script.
 local some_asked

@@ -1,3 +1,5 @@
+-- include: changes delivery forget give_back lists ran
+-- exports: complete
 -- Ends jobs that are done, no delivery named twice: record gone, counts of failures gone, permit free.
 -- Answers one word per job: ok, or settled where this delivery is no longer held; no words at all where
 -- every one is ok. ran: seconds of those that are charged by time; false for others, or as a whole.

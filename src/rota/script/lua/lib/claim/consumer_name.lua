@@ -1,3 +1,4 @@
+-- exports: padded consumer_name
 -- A consumer's name for people. It is stored padded: one field of over 64 bytes makes a hash a table
 -- from the start, while a short one would be searched from its front for each job.
 local function padded(name)

@@ -1,3 +1,4 @@
+-- exports: delivery_text read_delivery
 -- What a consumer holds: one field of its hash per job, all that giving back needs.
 --   '<delivery>,<score>,<mark>,<bytes of lane>:<lane>[:<key>]'
 -- mark: '-' runs by rule (an unordered job, or the first of a sequence, counts as started);

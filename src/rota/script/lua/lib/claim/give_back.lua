@@ -1,3 +1,5 @@
+-- include: asked attempt bell changes clock delivery holding lists out_until record refund
+-- exports: schedule block_until leave_holding end_holdings give_back
 -- Returns a job to its place, uncounted. `pause` (ms) > 0 keeps an unordered job in `scheduled`
 -- and blocks a sequence as a whole: its head keeps its place, nothing overtakes it. A job that a broken
 -- sequence cannot take has its record only, as all that was in it.

@@ -1,3 +1,4 @@
+-- exports: jobs_held one_holds is_in_hands
 -- How many jobs a consumer holds: its hash has a field for each, and some of its own.
 local function jobs_held(consumer)
   local hash = k_consumer(consumer)

@@ -1,3 +1,5 @@
+-- include: figures limits turn
+-- exports: charge_time
 -- A job charged by time has run for so many seconds: its lane pays the rest, or gets back what was
 -- too much, though never a place before the rotation's; the task's next jobs are charged the mean.
 local SHORTEST = 0.001

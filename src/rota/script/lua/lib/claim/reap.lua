@@ -1,3 +1,6 @@
+-- include: asked attempt bury cancel_held changes clock consumer_name delivery give_back holding
+-- include: jobs_held record refund
+-- exports: mark_gone reap_consumer
 -- Takes back what a consumer holds, in pages; it must be marked (deadline -inf) before. With
 -- `blame`, a job that had started counts a death; at the third it is buried. One that was asked to be
 -- cancelled is gone. What is held in words that cannot be read leaves its hands too: its record is what

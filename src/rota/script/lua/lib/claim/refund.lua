@@ -1,3 +1,5 @@
+-- include: changes limits rate
+-- exports: refund_rate
 -- Gives back what was taken and never started; a lane that waits for its next job may go on sooner.
 local function refund_rate(lane, jobs)
   local rate = jobs > 0 and rates_of({ lane })[1]

@@ -1,3 +1,5 @@
+-- include: clock entries figures ring_lanes
+-- exports: count_served
 -- Counts what a claim hands out.
 
 -- How long a job has waited since it was first available, by the text of that in its record: jobs

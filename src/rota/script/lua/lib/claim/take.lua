@@ -1,3 +1,7 @@
+-- include: attempt changes charge delivery entries heap holding lists ring_lanes sequence_name
+-- exports: take
+-- state: some_failed
+-- writes: entry_extra
 -- Takes entries off the ring's lanes in exact turns: what `want` claims of one would hand out.
 -- The first `want` lanes always suffice. Each lane's likely share is popped at once, the turns
 -- are then played in memory, and what was popped in excess goes back before anything is written.

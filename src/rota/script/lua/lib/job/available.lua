@@ -1,3 +1,5 @@
+-- include: attempt record sequence_name
+-- exports: available_since
 -- Since when (Unix ms) an entry's first job has been available; math.huge: there is none.
 local function available_since(entry, lane)
   if entry and entry:byte(1) == 33 then

@@ -1,3 +1,5 @@
+-- include: changes forget record sequence_name
+-- exports: home_of holds_sequence free_sequence discard_dead
 -- A dead job may hold its sequence: the block names it, and ends with it whatever way it goes.
 local function home_of(header)
   local key = header.key

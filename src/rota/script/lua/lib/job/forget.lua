@@ -1,3 +1,5 @@
+-- include: lists
+-- exports: check_notes forget
 -- Deletes jobs for good: records and counts of failures.
 local NOTES = { k_attempts, k_deaths, k_errors, k_cancels, k_costs, k_releases }
 local asked, noted = false, {} -- whether check_notes was; those that exist

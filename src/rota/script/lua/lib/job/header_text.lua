@@ -1,3 +1,5 @@
+-- include: record
+-- exports: literal_of name_in open_record record_text
 -- A record's header line, taken apart where a job changes its lane or its priority:
 --   {"task":"…","lane":"…"[,"key":"…"][,"priority":<int>]<the rest>
 -- What is not changed stays to the byte: encoded anew, a number would lose digits.

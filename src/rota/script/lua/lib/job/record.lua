@@ -1,3 +1,6 @@
+-- include: clock
+-- exports: PLACE_WIDTH PREFIX_WIDTH PRIORITY_STEP place_text prefix_end record_prefix
+-- exports: parse_prefix read_bytes read_prefix read_head text_in count_of read_whole
 -- A job's record: a fixed-width prefix written here, a one-line JSON header, the payload.
 --   +0000000000000042,1700000000000,1700000000000\n{"task":…}\n<payload>
 --   place (its score)  first available enqueued, both in server milliseconds

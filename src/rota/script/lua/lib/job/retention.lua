@@ -1,3 +1,5 @@
+-- include: clock dead_job record
+-- exports: prune_dead
 -- Dead jobs are kept up to a number and an age. One that holds its sequence stays until someone
 -- acts on it; such are passed over, and `dead_at` remembers how many.
 local DEAD_MAX = 100000

@@ -1,3 +1,6 @@
+-- include: header_text
+-- exports: REWRITE_BYTES affords_bytes cut_to_bytes rewrite
+-- state: bytes_used
 -- Rewriting many records in one call, within the bounds of a call: jobs, and bytes of records where
 -- the queue has large payloads.
 local REWRITE_BYTES = 2097152

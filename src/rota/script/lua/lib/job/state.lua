@@ -1,3 +1,5 @@
+-- include: record sequence_name
+-- exports: state_of
 -- Where a job that has a record stands, and, of one delayed or dead, its time (Unix ms; else 0). nil where
 -- its record does not tell its lane.
 local function state_of(id)

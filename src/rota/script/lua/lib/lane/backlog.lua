@@ -1,3 +1,5 @@
+-- include: limits lists
+-- exports: backlogs_of
 -- How many jobs may wait and be delayed in lanes: their own limit, else their template's, else none.
 -- Apart from the other limits, which nothing that stores jobs pays for.
 local function backlogs_of(lanes)

@@ -1,3 +1,5 @@
+-- include: attempt limits sequence_name
+-- exports: declare_costs costs_are_declared charge next_cost
 -- What turns cost. A job is charged 1 unless it says otherwise in `costs`, which most queues do not
 -- have: a number, or 't<charged>,<task>' of a job charged by the time it runs. That is not known when
 -- it is claimed: it is charged what jobs of its task took lately, and the rest at its end (`ran`).

@@ -1,3 +1,5 @@
+-- include: clock lists
+-- exports: minute_text figures_in read_figures add_figures
 -- What lanes were given, minute by minute: jobs claimed, how long these had waited, in ms, since they
 -- were first available, what they were charged beyond 1 each. Three doubles a lane, in one field, as
 -- every claim adds to those of all its lanes. Field '' sums up the lanes.

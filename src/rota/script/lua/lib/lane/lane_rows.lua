@@ -1,3 +1,5 @@
+-- include: attempt available backlog figures limits lists
+-- exports: lane_rows
 -- What a person asks of lanes, each as one flat row:
 --   lane, waiting, delayed, running, ceiling ('' none), weight, paused, blocked until (0 not),
 --   ready (1 in the ring), since (Unix ms the oldest waiting job has been available; 0 none),

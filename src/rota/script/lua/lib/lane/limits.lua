@@ -1,3 +1,6 @@
+-- include: lists
+-- exports: queue_ceiling had_costs template_of settings_of ceilings_of weights_of weight_of
+-- exports: rate_from rates_of forget_limits have_limits check_limits number_text
 -- What a lane may do: its own setting, else its template's, else the queue's.
 local defaults = redis.call('HMGET', k_config, 'default_ceiling', 'default_weight', 'ceiling', 'costs')
 local usual_ceiling = tonumber(defaults[1] or nil) or math.huge

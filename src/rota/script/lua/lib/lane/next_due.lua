@@ -1,3 +1,5 @@
+-- include: clock
+-- exports: next_due
 -- Milliseconds until the next thing falls due: a delayed job, the end of a block or pause, a
 -- lease. 0: something is due already; -1: nothing is.
 local function next_due()

@@ -1,3 +1,5 @@
+-- include: attempt bell changes clock lists record sequence_name
+-- exports: promote_jobs find_due promote
 -- Brings back what has fallen due, at most `limit` of each kind: delayed jobs; blocks, pauses with
 -- an end, lanes whose rate gives their next job. A job available for the first time gets its place now,
 -- in due order, then in enqueue order; one that was available before returns to the place it had.

@@ -1,3 +1,5 @@
+-- include: bell limits lists rate turn
+-- exports: are_open reconcile
 -- Puts lanes into the ring, or takes them out, as their state says: the one rule of membership.
 -- In the ring exactly when it has an entry pending, is neither paused nor blocked nor out of rate,
 -- and has a free permit. Asks once for all lanes what can be asked once.

@@ -1,3 +1,5 @@
+-- include: changes limits lists turn
+-- exports: begin_sweep sweep_page
 -- A change of what holds for many lanes reaches them in pages, carried on by any beat: `sweep` in
 -- config is its cursor. Claims go by the new limits at once, so a page only has to look at its lanes
 -- again. Lanes without work are reached when they get some.

@@ -1,3 +1,5 @@
+-- include: bytes
+-- exports: page_behind
 -- The rank in a sorted set behind (score, member), whether that member is still there or not: by halves
 -- among those of the same score, which stand in the order of their names.
 local function rank_behind(key, score, member)

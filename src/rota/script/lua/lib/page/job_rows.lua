@@ -1,8 +1,12 @@
+-- include: record
+-- exports: look_past look_at_job page_is_full
+-- state: job_rows
 -- Jobs as a list shows them, in bounds: a page looks at so many, and ends with the record that brings
 -- it to 2 MiB.
 --   {id, record, attempts, deaths, error, time (Unix ms; 0 none), worker ('' none)}
 local ROW_BYTES_MAX = 2097152
-local job_rows, row_bytes, jobs_looked_at = {}, 0, 0
+local job_rows = {}
+local row_bytes, jobs_looked_at = 0, 0
 
 local function is_of(id, lane, task)
   if lane == '' and task == '' then

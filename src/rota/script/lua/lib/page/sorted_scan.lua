@@ -1,3 +1,5 @@
+-- include: bytes
+-- exports: scan_sorted
 -- A page of a scan in the order of names, so that its reader may stop within it and go on behind a name.
 -- step: 2 where names come with values. Gives names behind `after` (false: all), their values by name,
 -- and the cursor of the page behind this one.

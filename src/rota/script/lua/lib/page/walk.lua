@@ -1,3 +1,5 @@
+-- include: lists
+-- exports: scan_index not_given
 -- Walks several indexes of lanes one after the other, in pages. An index: { key, what scans it, what
 -- asks it for many lanes at once, values per member of a scan }. A lane is given by the first that
 -- has it, so once, unless it changes between pages.

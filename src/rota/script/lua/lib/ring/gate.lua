@@ -1,3 +1,4 @@
+-- exports: read_gate
 -- The queue's own gate, read first by a claim: how many permits it lets out. A paused queue none; a
 -- queue with a ceiling, what is left of it. What stands in the ring does not count while it is shut.
 -- change: of the permits held, not written yet.

@@ -1,3 +1,5 @@
+-- include: ring_lanes
+-- exports: heap_push heap_pop
 -- A binary heap of lanes in the ring's order.
 local function heap_push(heap, lane)
   local i = #heap + 1

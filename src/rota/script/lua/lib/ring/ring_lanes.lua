@@ -1,13 +1,21 @@
+-- include: bytes changes charge limits lists rate turn
+-- exports: may_be_served open_ring precedes note_turn write_lanes
+-- state: names weights rooms weight_sum credits dry pending_keys
 -- The ring's first lanes: read once for a claim, and written back once after it. They stand in
 -- columns, one list for each thing known of a lane, and a lane is its number in them: a table for each
--- lane would cost more than all that is done with it.
+-- lane would cost more than all that is done with it. Only this file changes them, but for the last two,
+-- which entries.lua notes as it asks lanes for what they have.
 local SHUT_MAX = 1000
-local names, tags, weights, permits, rooms, waiting = {}, {}, {}, {}, {}, {}
+local names, weights = {}, {}
+local rooms = {} -- permits that are free still
+local credits = nil -- jobs that the rate lets start still; nil where no lane has a rate
 local weight_sum = 0
-local rates, tats, credits = {}, {}, nil -- of lanes with a rate; credits: nil where none has one
-local entries, turn_charges = {}, {} -- of lanes that were served; their last turns' charges, where one was not 1
-local last_served = 0
-local dry, pending_keys = {}, {} -- of lanes that were asked
+local tags, permits, waiting = {}, {}, {} -- tags and waiting as turns change them, permits as they were read
+local rates, tats = {}, {} -- of lanes with a rate
+local served, turn_charges = {}, {} -- entries a lane was served; its last turn's charge, where one was not 1
+local last_served = 0 -- the highest tag that was served
+local dry = {} -- true: has nothing pending; false: something was put back
+local pending_keys = {} -- of lanes that were asked
 
 local function may_be_served(lane)
   return rooms[lane] > 0 and (not credits or credits[lane] > 0)
@@ -107,7 +115,7 @@ local function note_turn(lane, jobs, costs)
     tag, charged = tag + cost / weight, charged + cost
   end
   tags[lane] = tag
-  entries[lane] = (entries[lane] or 0) + 1
+  served[lane] = (served[lane] or 0) + 1
   waiting[lane] = waiting[lane] - jobs
   rooms[lane] = rooms[lane] - 1
   if charged ~= 1 or turn_charges[lane] then
@@ -153,18 +161,18 @@ local function write_ring(asked)
   local stay, leave, owe, n = {}, {}, {}, 0
   local surprises = find_surprises(asked)
   for lane = 1, asked do
-    local served, pending = entries[lane], surprises[lane]
+    local pending = surprises[lane]
     if pending == nil then
       pending = waiting[lane] > 0 and not dry[lane]
     end
     if pending and may_be_served(lane) then
-      if served then
+      if served[lane] then
         stay[n + 1], stay[n + 2] = tags[lane], names[lane]
         n = n + 2
       end
-    elseif served or not pending then
+    elseif served[lane] or not pending then
       leave[#leave + 1] = names[lane]
-      if waiting[lane] > 0 or not served or (turn_charges[lane] or 1) ~= 1 or costs_are_declared() then
+      if waiting[lane] > 0 or not served[lane] or (turn_charges[lane] or 1) ~= 1 or costs_are_declared() then
         owe[#owe + 1] = tags[lane]
         owe[#owe + 1] = names[lane]
       end
@@ -186,7 +194,7 @@ local function write_lanes(asked)
   local active, wait, drained, used_up = {}, {}, {}, {}
   local n, m, total = 0, 0, 0
   for lane = 1, asked do
-    local taken = entries[lane]
+    local taken = served[lane]
     if taken then
       local name, left = names[lane], waiting[lane]
       active[n + 1], active[n + 2] = name, permits[lane] + taken

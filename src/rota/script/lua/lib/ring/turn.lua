@@ -1,3 +1,5 @@
+-- include: charge limits lists
+-- exports: rotation turn_to join_ring
 -- Joining the rotation. A lane that comes back keeps the tag it left with unless that lies behind
 -- the rotation; so an idle past earns nothing and leaving costs nothing.
 local vt -- asked once

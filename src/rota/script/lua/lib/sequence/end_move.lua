@@ -1,3 +1,4 @@
+-- exports: end_move
 -- While a long sequence moves to another lane in pages, its rest is kept out without an end. When
 -- nothing is left of it, whatever emptied it, there is nothing to keep out.
 local function end_move(sequence)

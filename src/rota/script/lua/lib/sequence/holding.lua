@@ -1,3 +1,4 @@
+-- exports: read_holding holding_text write_holding
 -- A held sequence: its consumer and its jobs in flight, in order, joined by newlines (which no
 -- name contains). Absence from `held` is the only lock there is.
 local function read_holding(sequence)

@@ -1,3 +1,5 @@
+-- include: attempt lists sequence_name
+-- exports: offer
 -- Places sequences, each by its lane and its key: the token in the lane's `pending` at the head's score
 -- where it has waiting jobs and is neither held nor blocked; in `out` where it has jobs that may not be
 -- claimed now. Asks once for all what can be asked once. One whose jobs cannot be looked at stays as it is.

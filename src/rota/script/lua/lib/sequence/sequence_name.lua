@@ -1,3 +1,4 @@
+-- exports: lane_home sequence_of is_ordered split_sequence
 -- Names of sequences: '<bytes of lane>:<lane>:<key>', so that no two pairs of odd names meet.
 -- A lane whose name begins with '!' is one sequence as a whole, with the empty key.
 local starts = {} -- by length: making a text of a number costs more than the rest

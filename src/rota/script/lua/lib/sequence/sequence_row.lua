@@ -1,3 +1,5 @@
+-- include: consumer_name holding sequence_name
+-- exports: sequence_row
 -- A sequence as a list shows it:
 --   {lane, key, state, waiting, head, holder's name, jobs it holds, until (Unix ms; 0 no end), why, head is
 --    dead}
