@@ -16,10 +16,10 @@ from typing import Any, cast
 
 import pytest
 
-from rota.consume.deliveries import Deliveries, Taken, Unread
+from rota.consume.deliveries import Deliveries, Taken
 from rota.consume.lease import DOUBTS
 from rota.errors import Unavailable
-from rota.values.model import Hands, Settlement
+from rota.values.model import Exchanged, Hands, Settlement
 
 SEEDS = 1000
 Steps = Generator[None, None, Any]
@@ -56,14 +56,18 @@ class World:
             for id, delivery in done:
                 self._end(id, delivery)
             if want and self.claim and number != self.claim + 1:
-                return SimpleNamespace(status="stale", answers=[], entries=[])
+                return SimpleNamespace(
+                    status="stale", lost=False, answers=[], entries=[], delivery=str(number)
+                )
             taken = self.waiting[:want]
             if want:
                 self.claim = number
             del self.waiting[:want]
             self.held.update(dict.fromkeys(taken, str(number)))
             self.flying.update((id, str(number)) for id in taken)
-            return SimpleNamespace(status="ok", answers=[], entries=taken)
+            return SimpleNamespace(
+                status="ok", lost=False, answers=[], entries=taken, delivery=str(number)
+            )
 
         return (yield arrive)
 
@@ -104,16 +108,22 @@ class World:
         return True
 
 
+def answer(status: str, number: int, taken: list[str]) -> Any:
+    return SimpleNamespace(
+        status=status, lost=False, answers=[], entries=taken, delivery=str(number)
+    )
+
+
 class Plain(Deliveries):
     """Its jobs are names."""
 
-    def _open(self, unread: Unread) -> Taken:
-        names: Any = unread.reply.entries
+    def _open(self, reply: Exchanged) -> Taken:
+        names: Any = reply.entries
         jobs = [
-            SimpleNamespace(id=id, delivery=unread.delivery, sequence="", charge="cost")
+            SimpleNamespace(id=id, delivery=reply.delivery, sequence="", charge="cost")
             for id in names
         ]
-        return Taken(cast(Any, [[job] for job in jobs]), unread.reply)
+        return Taken(cast(Any, [[job] for job in jobs]), reply)
 
 
 def carry(world: World, operation: Any) -> Steps:

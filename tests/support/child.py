@@ -157,7 +157,7 @@ def arm(step: str) -> None:
         setattr(owner, name, patched)
 
     if step == "claimed":
-        before(Deliveries, "_open", lambda _, unread: bool(unread.reply.entries))
+        before(Deliveries, "_open", lambda _, reply: bool(reply.entries))
     elif step == "decoding":
         before(Deliveries, "_read", lambda *_: True)
     elif step == "starting":

@@ -13,7 +13,7 @@ import pytest
 import rota
 from rota.task import AnyTask
 from rota.values.endings import Ending, Failed
-from rota.work.executor import Executor
+from rota.work.executor import Executor, Run
 from tests.support.times import IN_TIME
 
 LIMIT = 0.05
@@ -58,7 +58,7 @@ async def run(executor: Executor, function: Callable[..., Any], timeout: float |
         timeout=timeout, on_dead="skip", charge="cost", expires=None, enqueued_at=0,
         payload=b"{}", delivery="1", suspect=False, place=0,
     )  # fmt: skip
-    return await executor.execute(job, task)
+    return await executor.execute(Run(job), task)
 
 
 @pytest.mark.parametrize("wrapped", WRAPPERS)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from rota.consume.deliveries import Deliveries, Refused
+from rota.consume.deliveries import Deliveries, Ended
 from rota.observe.meter import Meter
 from rota.script.keys import Keys
 from rota.store import Store
@@ -29,9 +31,11 @@ class Desk:
 
     def __init__(self, *jobs: Job) -> None:
         self.woken = 0
+        woken: Any = SimpleNamespace(set=self._wake)
         deliveries = Deliveries(Store(Keys("q")), lease_ms=1000, decode=lambda job: None)
         deliveries.held.update({one.id: one for one in jobs})
-        self.settling = Settling("q", deliveries, wake=self._wake)
+        self.deliveries = deliveries
+        self.settling = Settling("q", deliveries, woken)
 
     def _wake(self) -> None:
         self.woken += 1
@@ -116,7 +120,7 @@ def test_what_could_not_be_run_is_dead_when_the_server_has_buried_it(
     desk.settling.observer = meter
     bury = burial("x", "1", "broken", hold=False)
     back = Settlement("y", "1", "release", unstarted=True)
-    desk.settling.refuse([Refused(None, bury, "broken"), Refused(job("y"), back, "expired")])
+    desk.settling.take_over([Ended(None, bury, "broken"), Ended(job("y"), back, "expired")])
     batch = desk.settling.take()
     assert (desk.woken, len(batch.others)) == (1, 2)
     assert (desk.settling.tally, caplog.messages) == (Tally(), [])
@@ -131,7 +135,7 @@ def test_a_job_refused_under_a_lost_lease_is_left_to_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     desk = Desk()
-    desk.settling.refuse([Refused(None, burial("x", "1", "broken", hold=False), "broken")])
+    desk.settling.take_over([Ended(None, burial("x", "1", "broken", hold=False), "broken")])
     desk.settling.lose()
     assert (bool(desk.settling), desk.settling.tally, caplog.messages) == (False, Tally(), [])
 
@@ -153,6 +157,7 @@ async def test_who_waits_is_told_of_the_answer_and_of_a_lost_lease() -> None:
     batch = desk.settling.take()
     desk.settling.end(lost, None)
     await asyncio.sleep(0)
+    desk.deliveries.let_go(batch.done)
     desk.settling.completed(batch, ["ok"])
     await asyncio.wait_for(waiting[0], 5)
     assert not waiting[1].done()

@@ -142,7 +142,7 @@ class Claims:
         taken = yield from self._membership.noting(
             self._deliveries.exchange(want=n, prefetch=self._prefetch, park=park, done=done)
         )
-        if taken.reply.status == "lost":
+        if taken.reply.lost:
             self._membership.lose()
         if taken.entries and self._membership.is_over():
             # It stood still since it sent the claim: others may run these jobs by now.

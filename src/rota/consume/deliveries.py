@@ -45,26 +45,13 @@ UNREAD_PAUSE_MS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
-    """The server's answer to an exchange, the jobs in it still unread; `delivery` is theirs."""
-
-    reply: Exchanged
-    delivery: str
-
-    @property
-    def lost(self) -> bool:
-        """Whether the lease is gone, and nothing was claimed. What was done may count even so,
-        where nobody had taken its jobs yet."""
-        return self.reply.status == "lost"
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A job that cannot be run, how it ends, and why; `job` is None where it cannot be read."""
+class Ended:
+    """A job that ended otherwise than done: how, and where it could not be run, why. `job` is None
+    where it cannot be read."""
 
     job: Job | None
     what: Settlement
-    why: str
+    why: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +61,7 @@ class Taken:
 
     entries: list[list[Job]]
     reply: Exchanged
-    refused: Sequence[Refused] = ()
+    unrun: Sequence[Ended] = ()
 
     @property
     def jobs(self) -> list[Job]:
@@ -154,27 +141,27 @@ class Deliveries:
         Raises LeaseLost, unless all of `done` counts even so. After any other failure the outcome
         is unknown, and the next call first asks the server what this consumer holds.
         """
-        unread = yield from self.exchange_unread(want=want, prefetch=prefetch, park=park, done=done)
-        if unread.lost and (not done or "lost" in unread.reply.answers):
+        reply = yield from self.exchange_unread(want=want, prefetch=prefetch, park=park, done=done)
+        if reply.lost and (not done or "lost" in reply.answers):
             raise LeaseLost(f"the lease of consumer {self.id} is gone")
-        taken = self._open(unread)
-        if taken.refused:
+        taken = self._open(reply)
+        if taken.unrun:
             self.unsure = True
             try:
-                yield from self._store.settle(self.id, [one.what for one in taken.refused])
+                yield from self._store.settle(self.id, [one.what for one in taken.unrun])
             except BaseException:
-                self._failed = int(unread.delivery)
+                self._failed = int(reply.delivery)
                 raise
             self.unsure = False
         # Only now: had burying failed, what came with it would be given back by reconciling.
-        self._hold(taken, unread)
+        self._hold(taken)
         return taken
 
     def exchange_unread(
         self, *, want: int, prefetch: int, park: bool, done: Sequence[Job] = ()
-    ) -> Operation[Unread]:
+    ) -> Operation[Exchanged]:
         """As `exchange`, and leaves it to the caller to look whether the lease is lost, to `read`
-        the answer and to settle what is refused. To be read before `reconcile`, which gives back
+        the answer and to settle what cannot be run. To be read before `reconcile`, which gives back
         what it does not know."""
         if self.unsure:
             yield from self.reconcile()
@@ -199,12 +186,12 @@ class Deliveries:
             raise
         self.let_go(done)
         self.unsure = reply.status == "stale"
-        return Unread(reply, str(number))
+        return reply
 
-    def read(self, unread: Unread) -> Taken:
+    def read(self, reply: Exchanged) -> Taken:
         """Takes what was claimed into its hands; what cannot be run is named, and not held."""
-        taken = self._open(unread)
-        self._hold(taken, unread)
+        taken = self._open(reply)
+        self._hold(taken)
         return taken
 
     def settle(self, settlements: Sequence[Settlement]) -> Operation[list[Answer]]:
@@ -320,17 +307,17 @@ class Deliveries:
             if other.sequence == job.sequence and other.place > job.place:
                 self.held.pop(other.id, None)
 
-    def _hold(self, taken: Taken, unread: Unread) -> None:
+    def _hold(self, taken: Taken) -> None:
         self.held.update([(job.id, job) for entry in taken.entries for job in entry])
-        if unread.reply.status == "ok":
-            self._known = int(unread.delivery)
+        if taken.reply.status == "ok":
+            self._known = int(taken.reply.delivery)
 
-    def _open(self, unread: Unread) -> Taken:
+    def _open(self, reply: Exchanged) -> Taken:
         """The jobs that can be run, and how those end that cannot: dead, their bytes kept."""
         entries: list[list[Job]] = []
-        refused: list[Refused] = []
-        delivery, now = unread.delivery, unread.reply.now
-        for claimed in unread.reply.entries:
+        unrun: list[Ended] = []
+        delivery, now = reply.delivery, reply.now
+        for claimed in reply.entries:
             entry: list[Job] = []
             for one in claimed:
                 job, why = self._read(one, delivery, now)
@@ -340,7 +327,7 @@ class Deliveries:
                     if stops and entry:
                         # It may stop its sequence only when it is the head: next time.
                         what = Settlement(one.id, delivery, "release", unstarted=True)
-                    refused.append(Refused(job, what, _text(why)))
+                    unrun.append(Ended(job, what, _text(why)))
                     if stops:
                         break  # the server gives back what was taken behind it
                 elif job is not None:
@@ -348,7 +335,7 @@ class Deliveries:
                     entry.append(job)
             if entry:
                 entries.append(entry)
-        return Taken(entries, unread.reply, refused)
+        return Taken(entries, reply, unrun)
 
     def _read(self, claimed: Claimed, delivery: str, now: int) -> tuple[Job | None, Why | None]:
         """The job, and why it cannot be run: ever, this time, or here."""

@@ -106,7 +106,7 @@ class Claiming:
         if once is not done:
             words, again = dict(zip(once, answers, strict=True)), _answer_again(answers)
             answers = [words.pop(one, again) for one in done]
-        return replace(reply, answers=answers)
+        return replace(reply, answers=answers, delivery=str(number))
 
     def settle(self, consumer: str, settlements: Sequence[Settlement]) -> Operation[list[Answer]]:
         """Settles each delivery in its own way; one answer each, in order."""

@@ -239,7 +239,7 @@ class Exchanged:
 
     `entries` are in turn order, each the jobs of one entry. `due` is seconds until the next
     thing falls due, told when slots stayed free; None when nothing will. `left`: work stands
-    in the ring after the call.
+    in the ring after the call. `delivery`: that of the jobs in `entries`.
     """
 
     status: Literal["ok", "lost", "stale"]
@@ -248,6 +248,13 @@ class Exchanged:
     left: bool
     answers: list[Answer]
     entries: list[list[Claimed]]
+    delivery: str = ""
+
+    @property
+    def lost(self) -> bool:
+        """Whether the lease is gone, and nothing was claimed. What was done may count even so,
+        where nobody had taken its jobs yet."""
+        return self.status == "lost"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,50 +1,63 @@
-"""A fetch loop's contact with its server: when it asked, since when it fails, what is wrong."""
+"""How a fetch loop calls its server: since when that fails, for how long it has not answered."""
 
 from __future__ import annotations
 
 import time
+from typing import TypeVar
 
-from rota.observe.meter import SILENT, Observer
+from rota.errors import LeaseLost, RotaError
+from rota.observe.meter import SILENT
+from rota.queue import Queue
+from rota.script.loader import Operation
 from rota.values.telling import Logger, safely
 from rota.values.timing import Sparingly
 
+T = TypeVar("T")
 logger = Logger("rota.worker")
 
 PATIENCE_S = 3.0
 """How long an answer may take until the server counts as gone."""
 
 
-class Contact:
-    """Told of every question and every answer of one queue's fetch loop."""
+class Caller:
+    """Carries out the operations of one queue's fetch loop, and notes how that goes."""
 
-    def __init__(self, queue: str, observer: Observer = SILENT) -> None:
-        self.observer = observer
+    def __init__(self, queue: Queue) -> None:
+        self.observer = SILENT
         self._queue = queue
         self._asked_at: float | None = None
         self._failing_since: float | None = None
         self._logs = Sparingly()
 
-    def asks(self) -> None:
-        self._asked_at = time.monotonic()
-
-    def answered(self, script: str) -> None:
-        asked_at, self._asked_at = self._asked_at, None
+    async def call(self, operation: Operation[T]) -> T:
+        try:
+            answer = await self._queue.link.run(operation)
+        except LeaseLost:
+            raise  # an answer as well
+        except RotaError as error:
+            self._note_failure(error)
+            raise
         self._failing_since = None
-        if asked_at is not None:
-            with safely:
-                self.observer.called(script, time.monotonic() - asked_at)
+        return answer
 
-    def dropped(self) -> None:
-        """Nobody waits for the answer any more."""
-        self._asked_at = None
+    async def timed(self, script: str, operation: Operation[T]) -> T:
+        """As `call`, one at a time: the observer is told how long it took."""
+        self._asked_at = began = time.monotonic()
+        try:
+            answer = await self.call(operation)
+        finally:
+            self._asked_at = None
+        with safely:
+            self.observer.called(script, time.monotonic() - began)
+        return answer
 
-    def failed(self, error: Exception) -> None:
+    def _note_failure(self, error: Exception) -> None:
         with safely:
             self.observer.failed()
         if self._failing_since is None:
             self._failing_since = time.monotonic()
         if self._logs.allows("queue", error):
-            logger.warning("queue %s: %s; trying again", self._queue, error)
+            logger.warning("queue %s: %s; trying again", self._queue.name, error)
 
     @property
     def trouble(self) -> str | None:

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
 
 from rota.consume.metronome import Metronome
 from rota.values.model import Exchanged
 from rota.work.slots import Slots
 
 
-class Appetite:
-    """One fetch loop as the slots and the metronome see it. `wake` lets the loop take a round."""
+class Demand:
+    """One fetch loop as the slots and the metronome see it. `woken` lets the loop take a round."""
 
-    def __init__(self, slots: Slots, metronome: Metronome, *, wake: Callable[[], None]) -> None:
+    def __init__(self, slots: Slots, metronome: Metronome, woken: asyncio.Event) -> None:
         self.burst = False
         """It ends when there is nothing more, instead of sleeping until it is poked."""
         self.fetching = True
         self.quiet = False
-        self.wake = wake
+        self._woken = woken
         self._slots = slots
         self._metronome = metronome
         self._hungry = True
         self._idle = False
         self._claiming = False
         slots.add(self)
+
+    def wake(self) -> None:
+        self._woken.set()
 
     @property
     def wants_more(self) -> bool:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from contextvars import Context, copy_context
 
-from rota.consume.deliveries import Deliveries
+from rota.consume.membership import Membership
+from rota.errors import RotaError
 from rota.observe import joblog
 from rota.values.endings import Failed, Unstarted
 from rota.values.model import Job
 from rota.values.telling import Logger
-from rota.work.executor import Executor
+from rota.work.caller import Caller
+from rota.work.executor import Run
 from rota.work.runner import Runner
 from rota.work.settling import Settling
+from rota.work.slots import Slots
 
 logger = Logger("rota.worker")
 
@@ -27,43 +30,38 @@ given back, and stays away as long. Not started, it is not blamed if the process
 class Entries:
     """Runs entries: a job, or the jobs of a sequence one after the other.
 
-    Each job has a task of its own, and so a context of its own, in which no other has run. `freed`
-    is told when an entry has come to its end, however it did. `may_begin` marks a job with a death
-    behind it as started; False: it must not be run.
+    Each job has a task of its own, and so a context of its own, in which no other has run. When an
+    entry has come to its end, however it did, its slot is free again; with the last of them `woken`
+    is set.
     """
 
     def __init__(
         self,
-        queue: str,
-        *,
         runner: Runner,
-        executor: Executor,
-        deliveries: Deliveries,
         settling: Settling,
-        lease_is_over: Callable[[], bool],
-        may_begin: Callable[[Job], Awaitable[bool]],
-        freed: Callable[[], None],
+        membership: Membership,
+        caller: Caller,
+        slots: Slots,
+        woken: asyncio.Event,
     ) -> None:
         self.starting = True
         """Where it is not, what comes to its turn is given back."""
-        self._queue = queue
         self._runner = runner
-        self._executor = executor
-        self._deliveries = deliveries
         self._settling = settling
-        self._lease_is_over = lease_is_over
-        self._may_begin = may_begin
-        self._freed = freed
-        self._tasks: dict[Job, _Task | None] = {}
-        """By the job each entry is at; None while a task takes its first step where it is made."""
+        self._membership = membership
+        self._caller = caller
+        self._slots = slots
+        self._woken = woken
+        self._runs: dict[Job, Run] = {}
+        """Of the job each entry is at."""
 
     def __len__(self) -> int:
-        return len(self._tasks)
+        return len(self._runs)
 
     @property
     def jobs(self) -> list[Job]:
         """The jobs under way, one of each entry. The watchdog's thread asks too: one step."""
-        return list(self._tasks)
+        return list(self._runs)
 
     # ── from outside ────────────────────────────────────────────────────────────────────────
 
@@ -76,58 +74,54 @@ class Entries:
     async def until_ended(self, patience: float) -> None:
         """Waits, at most so many seconds, for all entries."""
         deadline, left = time.monotonic() + patience, patience
-        while left >= 0 and (tasks := [task for task in self._tasks.values() if task is not None]):
+        while left >= 0 and (tasks := [run.task for run in self._runs.values() if run.task]):
             await asyncio.wait(tasks, timeout=left)
             left = deadline - time.monotonic()
 
     def cancel_all(self) -> None:
         """Cancels the handlers that run; their jobs go back uncounted."""
-        for job, task in list(self._tasks.items()):
-            if task is not None:
-                self._runner.cancelled.add(job)
-                task.cancel()
+        for run in list(self._runs.values()):
+            if run.task is not None:
+                run.stopped = True
+                run.task.cancel()
 
     def interrupt(self, jobs: Iterable[Job]) -> None:
         """Stops the handlers of these jobs that are async and run; what has not begun will not."""
         for job in jobs:
-            task = self._tasks.get(job)
-            if task is not None and self._executor.awaits(job):
-                task.cancel()
+            run = self._runs.get(job)
+            if run is not None and run.task is not None and run.awaited:
+                run.task.cancel()
 
     def _begin(self, entry: list[Job], fresh: Context) -> None:
         """The entry's first job, in a copy of the context that is current here."""
-        job = entry[0]
-        self._tasks[job] = None
-        task = self._task(self._run(entry, fresh))
-        if job in self._tasks:  # else it has ended already
-            self._tasks[job] = task
+        run = self._runs[entry[0]] = Run(entry[0])
+        run.task = self._task(self._run(run, entry, fresh))
 
-    def _task(self, run: Coroutine[object, object, None]) -> _Task:
+    def _task(self, coroutine: Coroutine[object, object, None]) -> asyncio.Task[None]:
         """A task that, from Python 3.12 on, has taken its first step already: a handler that
         never waits needs no turn of the loop."""
         loop = asyncio.get_running_loop()
         if sys.version_info >= (3, 12) and loop.get_task_factory() is None:
-            return asyncio.Task(run, loop=loop, eager_start=True)
-        task = loop.create_task(run)
+            return asyncio.Task(coroutine, loop=loop, eager_start=True)
+        task = loop.create_task(coroutine)
         task.add_done_callback(self._never_ran)
         return task
 
     # ── one job of an entry ─────────────────────────────────────────────────────────────────
 
-    async def _run(self, entry: list[Job], fresh: Context) -> None:
+    async def _run(self, run: Run, entry: list[Job], fresh: Context) -> None:
         """The first job of `entry`; of a sequence the next follows, once the server has accepted
         the settlement of this one."""
-        job, goes_on = entry[0], False
-        task = self._tasks[job]
-        if task is not None:
-            task.remove_done_callback(self._never_ran)  # from here on `finally` does it
+        job, goes_on = run.job, False
+        if run.task is not None:
+            run.task.remove_done_callback(self._never_ran)  # from here on `finally` does it
         try:
             if not self._may_run(job):
                 return
             if job.suspect:
-                await self._run_suspect(entry)
+                await self._run_suspect(run, entry)
             else:
-                await self._runner.run(job)
+                await self._runner.run(run)
             if len(entry) > 1:
                 await self._until_accepted(entry)
                 goes_on = True
@@ -136,11 +130,11 @@ class Entries:
             self._give_back_behind(entry)
         finally:
             # Now, not in a callback: the exchange that carries the ending asks for the slot.
-            self._forget(job)
+            del self._runs[job]
             if goes_on:
                 fresh.copy().run(self._begin, entry[1:], fresh)
             else:
-                self._freed()
+                self._free()
 
     async def _until_accepted(self, entry: list[Job]) -> None:
         """Until the server has the ending of the entry's job. If that is not waited for (before
@@ -159,37 +153,44 @@ class Entries:
             self._settling.end(entry[1], Unstarted())
 
     def _may_run(self, job: Job) -> bool:
-        if self._lease_is_over() or not self._deliveries.is_held(job):
+        if self._membership.is_over() or not self._membership.deliveries.is_held(job):
             return False  # given back with the one before it, or another's by now
         if not self.starting:
             self._settling.end(job, Unstarted())  # and with it what was taken behind it
         return self.starting
 
-    async def _run_suspect(self, entry: list[Job]) -> None:
+    async def _run_suspect(self, run: Run, entry: list[Job]) -> None:
         """A job with a death behind it: alone of its kind in the process, from before the server
         has accepted its start until it has accepted its ending."""
-        job = entry[0]
+        suspect = self._runner.executor.suspect
         try:
             async with asyncio.timeout(SUSPECT_PAUSE_S):
-                await self._executor.suspect.acquire()
+                await suspect.acquire()
         except TimeoutError:
-            self._settling.end(job, Unstarted(SUSPECT_PAUSE_S))
+            self._settling.end(run.job, Unstarted(SUSPECT_PAUSE_S))
             return
         try:
-            may_begin = await self._may_begin(job) and not self._lease_is_over()
-            if may_begin:
-                await self._runner.run(job)
+            if await self._is_started(run.job):
+                await self._runner.run(run)
             else:
-                self._settling.end(job, Unstarted())
+                self._settling.end(run.job, Unstarted())
             await self._until_accepted(entry)
         finally:
-            self._executor.suspect.release()
+            suspect.release()
+
+    async def _is_started(self, job: Job) -> bool:
+        """Whether the server has marked it as started; else it must not be run."""
+        try:
+            return await self._caller.call(self._membership.start(job))
+        except RotaError:
+            return False
 
     # ── its end ─────────────────────────────────────────────────────────────────────────────
 
-    def _forget(self, job: Job) -> None:
-        self._tasks.pop(job, None)
-        self._runner.cancelled.discard(job)
+    def _free(self) -> None:
+        self._slots.give_back(1)
+        if not self._runs:
+            self._woken.set()
 
     def _failed(self, job: Job, error: Exception) -> None:
         self._settling.end(job, Failed.by(error))
@@ -197,15 +198,15 @@ class Entries:
             "running job %s failed",
             job.id,
             exc_info=error,
-            extra=joblog.fields(self._queue, job),
+            extra=joblog.fields(self._runner.queue.name, job),
         )
 
-    def _never_ran(self, ended: _Task) -> None:
-        for job, task in list(self._tasks.items()):
-            if task is ended:
+    def _never_ran(self, task: asyncio.Task[None]) -> None:
+        for job, run in list(self._runs.items()):
+            if run.task is task:
                 self._settling.end(job, Unstarted())
-                self._forget(job)
-                self._freed()
+                del self._runs[job]
+                self._free()
 
 
 def _calm() -> None:
@@ -213,6 +214,3 @@ def _calm() -> None:
     task = asyncio.current_task()
     while task is not None and task.cancelling():
         task.uncancel()
-
-
-_Task = asyncio.Task[None]

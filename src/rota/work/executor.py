@@ -31,6 +31,22 @@ def current_job() -> Job:
         raise LookupError("current_job: no job's handler is running here") from None
 
 
+class Run:
+    """A job under way, and what is known of its handler."""
+
+    __slots__ = ("awaited", "job", "stopped", "task")
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.task: asyncio.Task[None] | None = None
+        """None while it takes its first step where it is made."""
+        self.awaited = False
+        """Whether cancelling the task stops the handler: a thread cannot be stopped, and before and
+        after the handler there is nothing to stop."""
+        self.stopped = False
+        """Whether the worker has cancelled the task, and not the handler itself."""
+
+
 class Executor:
     """Async handlers run on the loop, plain functions in threads of its own.
 
@@ -42,10 +58,10 @@ class Executor:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=THREADS)
         self.suspect = asyncio.Lock()
         """Held by the one job with a death behind it that may run in this process."""
-        self._awaited: set[Job] = set()
 
-    async def execute(self, job: Job, task: AnyTask) -> Ending:
+    async def execute(self, run: Run, task: AnyTask) -> Ending:
         """Runs the handler; raises CancelledError only when it was cancelled from outside."""
+        job = run.job
         _CURRENT.set(job)
         scope: asyncio.Timeout | None = None
         try:
@@ -54,7 +70,7 @@ class Executor:
             else:
                 answer = await self._in_thread(job, task)
             if inspect.isawaitable(answer):  # an async handler behind a plain wrapper is one too
-                self._awaited.add(job)
+                run.awaited = True
                 if job.timeout is None:
                     answer = await answer
                 else:
@@ -85,13 +101,8 @@ class Executor:
         except BaseException as error:  # SystemExit, or what other libraries raise past Exception
             return Failed.by(error)
         finally:
-            self._awaited.discard(job)
+            run.awaited = False
         return None
-
-    def awaits(self, job: Job) -> bool:
-        """Whether cancelling the task that executes it stops its handler: a thread cannot be
-        stopped, and before and after the handler there is nothing to stop."""
-        return job in self._awaited
 
     async def _in_thread(self, job: Job, task: AnyTask) -> object:
         context = contextvars.copy_context()

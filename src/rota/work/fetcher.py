@@ -12,22 +12,19 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 
-from rota.consume.deliveries import Unread
 from rota.consume.membership import Membership
-from rota.consume.metronome import Metronome
 from rota.errors import LeaseLost, RotaError
 from rota.observe.meter import SILENT, Observer
 from rota.queue import Queue
 from rota.values.listing import Order
-from rota.values.model import Job
+from rota.values.model import Exchanged, Job
 from rota.values.telling import safely
-from rota.work.appetite import Appetite
-from rota.work.arrivals import Arrivals
-from rota.work.contact import Contact
+from rota.work.caller import Caller
+from rota.work.demand import Demand
 from rota.work.entries import Entries
 from rota.work.executor import Executor
 from rota.work.runner import Runner
-from rota.work.settling import Batch, Settling, Tally
+from rota.work.settling import Settling, Tally
 from rota.work.slots import Slots
 
 FIRST_PAUSE_S = 0.05
@@ -58,11 +55,9 @@ class Fetcher:
         self._slots = slots
         self._holding = holding
         self._prefetch = prefetch
-        self._woken = asyncio.Event()
         self._waits_for_handlers = True
-        self._metronome: Metronome = queue.station.metronome()
-        self._contact = Contact(queue.name)
-        self._appetite = Appetite(slots, self._metronome, wake=self._woken.set)
+        self._opening: asyncio.Task[None] | None = None
+        self._metronome = queue.station.metronome()
         self._membership = Membership(
             queue.station,
             lease=lease,
@@ -73,26 +68,13 @@ class Fetcher:
             post=asyncio.get_running_loop().call_soon_threadsafe,
         )
         self._deliveries = self._membership.deliveries
-        self._settling = Settling(queue.name, self._deliveries, wake=self._woken.set)
-        self._runner = Runner(
-            queue.name,
-            executor=executor,
-            find_task=queue.find_task,
-            state=state,
-            end=self._settling.end,
-        )
+        self._woken = woken = asyncio.Event()
+        self._caller = Caller(queue)
+        self._demand = Demand(slots, self._metronome, woken)
+        self._settling = Settling(queue.name, self._deliveries, woken)
+        self._runner = Runner(queue, executor, self._settling, state=state)
         self._entries = Entries(
-            queue.name,
-            runner=self._runner,
-            executor=executor,
-            deliveries=self._deliveries,
-            settling=self._settling,
-            lease_is_over=self._membership.is_over,
-            may_begin=self._may_begin,
-            freed=self._freed,
-        )
-        self._arrivals = Arrivals(
-            self._deliveries, self._entries, self._settling, slots, wake=self._woken.set
+            self._runner, self._settling, self._membership, self._caller, slots, woken
         )
         self.observer = observer
 
@@ -100,20 +82,20 @@ class Fetcher:
 
     async def open(self, *, burst: bool) -> None:
         """Joins the queue; raises Unavailable where the server cannot be reached."""
-        self._appetite.burst = burst
+        self._demand.burst = burst
         await self.queue.link.run(self._membership.join())
         self._holding(self._deliveries.id)
         self._metronome.enter()
-        self._appetite.ask()
+        self._demand.ask()
 
     def stop_fetching(self) -> None:
         """Claims nothing more; what runs goes on."""
         self._entries.starting = False
-        self._appetite.stop()
+        self._demand.stop()
 
     def quieten(self) -> None:
         """Claims nothing more, and works on; what is held goes on."""
-        self._appetite.quieten()
+        self._demand.quieten()
 
     async def until_ended(self, grace: float) -> None:
         """Waits for what runs, at most `grace` seconds."""
@@ -144,7 +126,7 @@ class Fetcher:
             self._holding(None)
             return back
         finally:
-            self._appetite.failed()
+            self._demand.failed()
             with contextlib.suppress(TimeoutError):  # its blocker waits for a frozen server
                 async with asyncio.timeout(LEAVE_S):
                     await self._metronome.leave()
@@ -171,7 +153,7 @@ class Fetcher:
 
     @property
     def is_quiet(self) -> bool:
-        return self._appetite.quiet
+        return self._demand.quiet
 
     @property
     def observer(self) -> Observer:
@@ -180,7 +162,7 @@ class Fetcher:
 
     @observer.setter
     def observer(self, observer: Observer) -> None:
-        self._runner.observer = self._settling.observer = self._contact.observer = observer
+        self._runner.observer = self._settling.observer = self._caller.observer = observer
 
     @property
     def wakeups(self) -> dict[str, int]:
@@ -195,7 +177,7 @@ class Fetcher:
         """What is wrong with its parts, by their names; None where all is well."""
         asks_nobody = self.is_quiet and not self._settling
         return {
-            "server": None if asks_nobody else self._contact.trouble,
+            "server": None if asks_nobody else self._caller.trouble,
             "doorbell": self._metronome.trouble,
             "lease": self._membership.keeper.trouble,
         }
@@ -209,12 +191,12 @@ class Fetcher:
             await self._woken.wait()
             self._woken.clear()
             try:
-                await self._round()
+                if not self._membership.lost:
+                    await self._round()
                 pause = FIRST_PAUSE_S
             except LeaseLost:
                 pass
-            except RotaError as error:
-                self._contact.failed(error)
+            except RotaError:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, MAX_PAUSE_S)
                 self._woken.set()
@@ -222,103 +204,91 @@ class Fetcher:
                 await self._start_anew()
 
     def _is_drained(self) -> bool:
+        if self._opening is not None and self._opening.done():
+            self._opening.result()  # raises what went wrong with it
+            self._opening = None
         runs = self._waits_for_handlers and self._entries
-        return self._arrivals.are_open() and not (
-            self._appetite.wants_more or runs or self._settling
-        )
+        return not (self._opening or self._demand.wants_more or runs or self._settling)
 
     async def _round(self) -> None:
         """One exchange, if there is anything to settle or a slot to fill."""
-        if self._membership.lost:
-            return
         if self._deliveries.unsure:
-            await self._arrivals.opened()  # what it does not know by then, it gives back
-            await self.queue.link.run(self._membership.reconcile())
-            self._appetite.failed()
+            await self._opened()  # what it does not know by then, it gives back
+            await self._caller.call(self._membership.reconcile())
+            self._demand.failed()
         batch = self._settling.take()
         settles = bool(batch)
         try:
             if batch.others:
-                await self._settle(batch)
-            want = self._appetite.share(settles=bool(batch))
-            if self._appetite.burst and not want and settles:
-                self._appetite.ask()  # what ended may have made something claimable
+                others = [one.what for one in batch.others]
+                answers = await self._caller.timed("settle", self._membership.settle(others))
+                self._settling.settled(batch, answers)
+            want = self._demand.share(settles=bool(batch))
+            if self._demand.burst and not want and settles:
+                self._demand.ask()  # what ended may have made something claimable
             if not want and not batch:
                 return
-            unread = await self._exchange(want, batch)
+            reply = await self._exchange(want, batch.done)
         except BaseException:
             self._settling.put_back(batch)
             raise
-        self._settling.completed(batch, unread.reply.answers)
-        if unread.lost:
+        self._settling.completed(batch, reply.answers)
+        if reply.lost:
             if want:
-                self._appetite.failed(want)
+                self._demand.failed(want)
             self._membership.lose()
             return
-        await self._arrivals.take(unread)
-        if want and self._appetite.answered(want, unread.reply):
+        await self._opened()
+        # It gets its turn when this waits for the next answer: the server is at work then, and
+        # that takes about as long as reading and running.
+        self._opening = asyncio.get_running_loop().create_task(self._open(reply))
+        if want and self._demand.answered(want, reply):
             await self._beat()
-            self._appetite.ask()
+            self._demand.ask()
             self._woken.set()
 
-    async def _settle(self, batch: Batch) -> None:
-        self._contact.asks()
-        answers = await self.queue.link.run(
-            self._membership.settle([one.what for one in batch.others])
+    async def _exchange(self, want: int, done: list[Job]) -> Exchanged:
+        self._demand.sending(want)
+        claim = self._deliveries.exchange_unread(
+            want=want, prefetch=self._prefetch, park=not self._demand.burst, done=done
         )
-        self._contact.answered("settle")
-        self._settling.settled(batch, answers)
-
-    async def _exchange(self, want: int, batch: Batch) -> Unread:
-        self._appetite.sending(want)
-        self._contact.asks()
         try:
-            unread = await self.queue.link.run(
-                self._deliveries.exchange_unread(
-                    want=want,
-                    prefetch=self._prefetch,
-                    park=not self._appetite.burst,
-                    done=batch.done,
-                )
-            )
+            reply = await self._caller.timed("exchange", claim)
         except BaseException:
             if want:
-                self._appetite.failed(want)
+                self._demand.failed(want)
             raise
-        self._contact.answered("exchange")
         with safely:
-            self.observer.claimed(unread.reply)
-        return unread
+            self.observer.claimed(reply)
+        return reply
+
+    async def _open(self, reply: Exchanged) -> None:
+        """Reads what an exchange has brought, and starts it."""
+        try:
+            taken = self._deliveries.read(reply)
+            self._settling.take_over(taken.unrun)
+            self._slots.give_back(len(reply.entries) - len(taken.entries))
+            self._entries.start(taken.entries)
+        finally:
+            self._woken.set()
+
+    async def _opened(self) -> None:
+        """Waits until all that has come is under way; raises what went wrong with it."""
+        if self._opening is not None:
+            await self._opening
 
     async def _beat(self) -> None:
         """Brings back what is due now."""
         watched_ms = self._membership.keeper.watched_ms
-        try:
-            await self.queue.link.run(self.queue.link.store.beat(watched_ms=watched_ms))
-        except RotaError as error:
-            self._contact.failed(error)
+        with contextlib.suppress(RotaError):
+            await self._caller.call(self.queue.link.store.beat(watched_ms=watched_ms))
 
-    # ── for its entries ─────────────────────────────────────────────────────────────────────
+    # ── for its membership ──────────────────────────────────────────────────────────────────
 
     def _decode(self, job: Job) -> None:
         task = self.queue.find_task(job.task)
         job.backoff = task.policy.backoff  # also of a job whose arguments cannot be read now
         job.args, job.kwargs = task.codec.decode(job.payload)
-
-    async def _may_begin(self, job: Job) -> bool:
-        try:
-            return await self.queue.link.run(self._membership.start(job))
-        except LeaseLost:
-            pass
-        except RotaError as error:
-            self._contact.failed(error)
-        return False
-
-    def _freed(self) -> None:
-        """An entry has come to its end. With the last one the loop may."""
-        self._slots.give_back(1)
-        if not self._entries:
-            self._woken.set()
 
     def _on_stop(self, jobs: Sequence[Job]) -> None:
         """Stops the handlers of these jobs; what has not begun will not."""
@@ -329,7 +299,6 @@ class Fetcher:
     def _on_lost(self) -> None:
         """The jobs are others' now: their handlers are cancelled, their endings not sent."""
         self._settling.lose()
-        self._contact.dropped()
         with safely:
             self.observer.lease_lost()
         self.cancel_running()
@@ -337,16 +306,15 @@ class Fetcher:
 
     async def _start_anew(self) -> None:
         """Under a fresh identity, as soon as the server can be reached."""
-        await self._arrivals.opened()
+        await self._opened()
         self._settling.lose()  # also what was on its way when the lease was lost
         pause = FIRST_PAUSE_S
-        while self._membership.lost and self._appetite.fetching:
+        while self._membership.lost and self._demand.fetching:
             try:
-                await self.queue.link.run(self._membership.join())
+                await self._caller.call(self._membership.join())
                 self._holding(self._deliveries.id)
                 self._settling.lease_lost = False
-            except RotaError as error:
-                self._contact.failed(error)
+            except RotaError:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, MAX_PAUSE_S)
-        self._appetite.failed()
+        self._demand.failed()

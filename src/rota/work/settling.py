@@ -7,14 +7,14 @@ other ending is a `Settlement`, and is settled before the exchange that travels 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rota.consume.deliveries import Deliveries, Refused
+from rota.consume.deliveries import Deliveries, Ended
 from rota.observe import joblog
-from rota.observe.meter import SILENT, Observer
+from rota.observe.meter import SILENT
 from rota.values.endings import Ending, settlement
-from rota.values.model import UNFIT, Action, Answer, Job, Settlement
+from rota.values.model import UNFIT, Action, Answer, Job
 from rota.values.telling import safely
 
 MAX_SETTLED = 1000
@@ -43,46 +43,32 @@ class Tally:
             self.dead += 1
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A job that ended otherwise than done."""
-
-    job: Job
-    what: Settlement
-
-
 @dataclass(slots=True)
-class Batch:
+class Outgoing:
     """Endings that travel together. What was answered is taken out of it."""
 
     done: list[Job]
-    others: list[Ended | Refused]
+    others: list[Ended]
 
     def __bool__(self) -> bool:
         return bool(self.done or self.others)
 
 
 class Settling:
-    """What has ended and is not accepted yet. `wake` is called when something is to be sent."""
+    """What has ended and is not accepted yet. `woken` is set when something is to be sent."""
 
-    def __init__(
-        self,
-        queue: str,
-        deliveries: Deliveries,
-        *,
-        wake: Callable[[], None],
-        observer: Observer = SILENT,
-    ) -> None:
+    def __init__(self, queue: str, deliveries: Deliveries, woken: asyncio.Event) -> None:
         self.tally = Tally()
-        self.observer = observer
+        self.observer = SILENT
         self.lease_lost = False
         """While it is, no ending is taken: the jobs are others'."""
         self._queue = queue
         self._deliveries = deliveries
-        self._wake = wake
+        self._woken = woken
         self._done: list[Job] = []
-        self._others: list[Ended | Refused] = []
-        self._waiting: dict[Job, asyncio.Future[None]] = {}
+        self._others: list[Ended] = []
+        self._answer = asyncio.Event()
+        """Set and cleared at once: whoever waits looks whether it was its own."""
         self._told: set[tuple[str, str]] = set()
         """Tasks whose jobs cannot be run here, and why."""
 
@@ -98,7 +84,7 @@ class Settling:
             self._count(job, "complete" if ending is None else settlement(job, ending).action)
             return
         if not self:
-            self._wake()  # once, until the next `take`
+            self._woken.set()  # once, until the next `take`
         if ending is None:
             if job.charge == "time":
                 job.ran()  # it ends here, not when the exchange is sent
@@ -106,54 +92,43 @@ class Settling:
         else:
             self._others.append(Ended(job, settlement(job, ending)))
 
-    def refuse(self, refused: Iterable[Refused]) -> None:
+    def take_over(self, ended: Iterable[Ended]) -> None:
         """Ends what was claimed and cannot be run. It counts, and is told, when the server has
         accepted it; what goes back as it is not its turn does not."""
-        self._others += refused
+        self._others += ended
         if self._others:
-            self._wake()
+            self._woken.set()
 
     async def answered(self, job: Job) -> None:
         """Waits until the server has answered the job's ending, or the lease is lost. At once
         where it has, or where the ending was not taken."""
-        if self.lease_lost or not self._deliveries.is_held(job):
-            return
-        future = self._waiting[job] = asyncio.get_running_loop().create_future()
-        try:
-            await future
-        finally:
-            del self._waiting[job]
+        while not self.lease_lost and self._deliveries.is_held(job):
+            await self._answer.wait()
 
     # ── what the fetch loop does with it ────────────────────────────────────────────────────
 
-    def take(self) -> Batch:
+    def take(self) -> Outgoing:
         """What is to be sent next; the rest follows."""
-        batch = Batch(self._done[:MAX_SETTLED], self._others[:MAX_SETTLED])
+        batch = Outgoing(self._done[:MAX_SETTLED], self._others[:MAX_SETTLED])
         del self._done[:MAX_SETTLED]
         del self._others[:MAX_SETTLED]
         if self:
-            self._wake()
+            self._woken.set()
         return batch
 
-    def put_back(self, batch: Batch) -> None:
+    def put_back(self, batch: Outgoing) -> None:
         """It has had no answer: it is to be sent again."""
         self._done[:0] = batch.done
         self._others[:0] = batch.others
 
-    def settled(self, batch: Batch, answers: Sequence[Answer]) -> None:
+    def settled(self, batch: Outgoing, answers: Sequence[Answer]) -> None:
         """The server has answered the batch's others."""
         others, batch.others = batch.others, []
         for one, answer in zip(others, answers, strict=True):
-            if isinstance(one, Ended):
-                if answer == "slowed":
-                    joblog.tell_slowed(self._queue, one.job)
-                    answer = "ok"
-                self._count(one.job, one.what.action, answer)
-                self._tell(one.job)
-            elif answer != "lost":
-                self._count_refused(one, answer)
+            self._count_other(one, answer)
+        self._tell()
 
-    def completed(self, batch: Batch, answers: Sequence[Answer]) -> None:
+    def completed(self, batch: Outgoing, answers: Sequence[Answer]) -> None:
         """The server has answered what was done."""
         done, batch.done = batch.done, []
         if len(done) != len(answers):
@@ -163,8 +138,7 @@ class Settling:
         else:
             for job, answer in zip(done, answers, strict=True):
                 self._count(job, "complete", answer)
-        for job in done if self._waiting else ():
-            self._tell(job)
+        self._tell()
 
     def lose(self) -> None:
         """The lease is lost: what was to be sent is not, and nobody waits for an answer."""
@@ -174,12 +148,24 @@ class Settling:
         for job in done:
             self._count(job, "complete")
         for one in others:
-            if isinstance(one, Ended):
-                self._count(one.job, one.what.action)
-        for job in list(self._waiting):
-            self._tell(job)
+            self._count_other(one, "lost")
+        self._tell()
 
-    def _count_refused(self, one: Refused, answer: Answer) -> None:
+    def _tell(self) -> None:
+        self._answer.set()
+        self._answer.clear()
+
+    def _count_other(self, one: Ended, answer: Answer) -> None:
+        if one.why is not None:
+            if answer != "lost":
+                self._count_unrun(one, one.why, answer)
+        elif one.job is not None:
+            if answer == "slowed":
+                joblog.tell_slowed(self._queue, one.job)
+                answer = "ok"
+            self._count(one.job, one.what.action, answer)
+
+    def _count_unrun(self, one: Ended, why: str, answer: Answer) -> None:
         self.tally.count(one.what.action, answer)
         if one.what.action == "release" and not one.what.delay:
             return  # its turn is another time
@@ -189,18 +175,11 @@ class Settling:
             elif one.job is not None:
                 self.observer.settled(one.job, one.what.action, answer)
         if one.job is not None and one.what.delay == UNFIT:
-            said = (one.job.task, one.why)
+            said = (one.job.task, why)
             if said in self._told or len(self._told) >= MAX_TOLD:
                 return
             self._told.add(said)
-        joblog.tell_refused(
-            self._queue, one.what.id, one.job, one.why, dead=one.what.action == "bury"
-        )
-
-    def _tell(self, job: Job) -> None:
-        future = self._waiting.get(job)
-        if future is not None and not future.done():
-            future.set_result(None)
+        joblog.tell_refused(self._queue, one.what.id, one.job, why, dead=one.what.action == "bury")
 
     def _count(self, job: Job, action: Action, answer: Answer = "lost") -> None:
         self.tally.count(action, answer)
