@@ -41,7 +41,7 @@ class Consumer(Claims):
         except BaseException:
             self._open = False
             raise
-        self._station.metronome().enter()
+        self._station.bell().enter()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -49,11 +49,11 @@ class Consumer(Claims):
         self._woken.set()  # a claim under way ends
         if self._mending is not None:
             self._mending.cancel()  # leaving gives back all it holds
-        self._station.metronome().gone(self)
+        self._station.bell().gone(self)
         try:
             await self._link.run(self._membership.leave())
         finally:
-            await self._station.metronome().leave()
+            await self._station.bell().leave()
 
     async def claim(self, n: int = 1, *, wait: float | timedelta = 0) -> list[Job]:
         """Up to `n` entries' jobs, in turn order; waits up to `wait` seconds for the first.
@@ -83,7 +83,7 @@ class Consumer(Claims):
 
     async def _claim(self, done: list[Job], n: int, deadline: float) -> list[Job]:
         await self._link.run(self._prepare(done))
-        bell = self._station.metronome()
+        bell = self._station.bell()
         try:
             while True:
                 jobs = await self._link.run(self._look(bell, done, n, deadline))
@@ -109,7 +109,7 @@ class Consumer(Claims):
                     await self._link.run(self._membership.reconcile())
                 except RotaError:
                     return  # the next claim tries again
-                self._station.metronome().failed(self)
+                self._station.bell().failed(self)
 
     async def complete(self, jobs: Jobs) -> list[Answer]:
         """Ends jobs as done. Answers per job: `ok`, or `settled` where this consumer does not hold

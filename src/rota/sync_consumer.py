@@ -34,17 +34,17 @@ class SyncConsumer(Claims):
         except BaseException:
             self._open = False
             raise
-        self._station.thread_metronome.enter()
+        self._station.thread_bell.enter()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._open = False
         self._woken.set()  # a claim under way ends
-        self._station.thread_metronome.gone(self)
+        self._station.thread_bell.gone(self)
         try:
             self._link.run_sync(self._membership.leave())
         finally:
-            self._station.thread_metronome.leave()
+            self._station.thread_bell.leave()
 
     def claim(self, n: int = 1, *, wait: float | timedelta = 0) -> list[Job]:
         return self.exchange(n=n, wait=wait)
@@ -58,7 +58,7 @@ class SyncConsumer(Claims):
 
     def _claim(self, done: list[Job], n: int, deadline: float) -> list[Job]:
         self._link.run_sync(self._prepare(done))
-        bell = self._station.thread_metronome
+        bell = self._station.thread_bell
         try:
             while True:
                 jobs = self._link.run_sync(self._look(bell, done, n, deadline))

@@ -79,8 +79,8 @@ async def trouble(one: Worked, loop: str, answer: str) -> None:
             case "settle":
                 one.put("x", "give_back")
             case "pass_on":
-                metronome = one.queue.station.metronome()
-                metronome._do((PassOn(),))
+                bell = one.queue.station.bell()
+                bell._do((PassOn(),))
         await eventually_async(
             lambda: proxy.failed.get(loop, 0) >= (1 if times == 1 or loop == "pass_on" else 2),
             f"{loop} met no {answer}",
@@ -149,7 +149,7 @@ async def test_no_loop_ends_with_a_log_that_raises(
         async with open_queue(proxy.url, f"{queue_name}-{loop.lower()}", beat=BEAT) as queue:
             await trouble(Worked(server, queue, proxy), loop, "READONLY")
 
-    loggers = [logging.getLogger(name) for name in ("rota.lease", "rota.metronome")]
+    loggers = [logging.getLogger(name) for name in ("rota.lease", "rota.doorbell")]
     for logger in loggers:
         logger.addFilter(fail)
     try:
@@ -177,7 +177,7 @@ async def test_trouble_is_logged_once_per_kind(
         for loop in ("beat", "BLPOP"):
             for answer in ("BUSY", "MISCONF", "BUSY"):
                 await fail_twice(loop, answer)
-    for logger in ("rota.lease", "rota.metronome"):
+    for logger in ("rota.lease", "rota.doorbell"):
         said = [record.getMessage() for record in caplog.records if record.name == logger]
         assert ["BUSY" in text for text in said] == [True, False], said
         assert ["MISCONF" in text for text in said] == [False, True], said

@@ -292,12 +292,12 @@ async def test_a_silent_link_is_noticed_and_quiet_idling_is_no_error(
         queue.consumer(lease=LEASE) as consumer,
     ):
         waiting = asyncio.create_task(consumer.claim(1, wait=FAR_BEAT))
-        woken = queue.station.metronome().wakeups
+        woken = queue.station.bell().wakeups
         await eventually_async(lambda: woken.get("beat") == 3, "it does not beat")
         assert caplog.records == []
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-    monkeypatch.setattr("rota.consume.metronome.SPARE_S", 0.5)
+    monkeypatch.setattr("rota.consume.bell.SPARE_S", 0.5)
     async with (
         open_queue(between.url, queue_name, beat=0.5) as queue,
         queue.consumer(lease=LEASE) as consumer,

@@ -35,7 +35,7 @@ async def test_claims_under_way_end_with_their_block(server: Server, queue_name:
     async with open_queue(server, queue_name) as queue:
         async with queue.consumer(lease=LEASE) as consumer:
             claims = [asyncio.create_task(consumer.claim(wait=LEASE)) for _ in range(2)]
-            bell = queue.station.metronome().bell
+            bell = queue.station.bell().rules
             await eventually_async(bell.wants_park, "the first claim waits")
         async with asyncio.timeout(PATIENCE):
             ended = await asyncio.gather(*claims, return_exceptions=True)
@@ -65,7 +65,7 @@ async def test_blocking_claims_under_way_end_with_their_block(
                 threads = [threading.Thread(target=claim) for _ in range(2)]
                 for thread in threads:
                     thread.start()
-                eventually(queue.station.thread_metronome.bell.wants_park, "the first claim waits")
+                eventually(queue.station.thread_bell.rules.wants_park, "the first claim waits")
             return threads
 
         consumer = queue.sync.consumer(lease=LEASE)
@@ -113,7 +113,7 @@ async def test_who_leaves_with_a_claim_on_its_way_leaves_the_bell_to_others(
     """The answer comes after its block has ended; a bell that went on waiting for its next claim
     would wake nobody in this process."""
     async with open_queue(server, queue_name) as queue, queue.consumer(lease=LEASE) as other:
-        bell = queue.station.metronome().bell
+        bell = queue.station.bell().rules
         async with queue.consumer(lease=LEASE) as leaving:
             claim = asyncio.create_task(leaving.claim(wait=LEASE))
             await eventually_async(
@@ -234,7 +234,7 @@ async def test_a_claim_that_waits_its_turn_has_waited(server: Server, queue_name
     """Its time counts from the call: after its turn has come it looks once, and waits no more."""
     async with open_queue(server, queue_name) as queue, queue.consumer(lease=LEASE) as consumer:
         first = asyncio.create_task(consumer.claim(wait=0.4))
-        await eventually_async(queue.station.metronome().bell.wants_park, "the first claim waits")
+        await eventually_async(queue.station.bell().rules.wants_park, "the first claim waits")
         began = time.monotonic()
         assert await consumer.claim(wait=0.1) == []
         assert first.done()

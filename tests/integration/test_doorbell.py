@@ -49,7 +49,7 @@ async def test_a_bell_that_was_lost_costs_at_most_a_beat(server: Server, queue_n
         queue.consumer(lease=LEASE) as consumer,
     ):
         raw, keys = server.raw(), queue.link.keys
-        beats = lambda: queue.station.metronome().wakeups.get("beat", 0)  # noqa: E731
+        beats = lambda: queue.station.bell().wakeups.get("beat", 0)  # noqa: E731
         for _ in range(3):
             waiting = asyncio.create_task(consumer.claim(1, wait=IN_TIME))
             await until_blocked(server)
@@ -377,7 +377,7 @@ async def test_leaving_does_not_hang_while_the_server_is_away(
 ) -> None:
     server = private_server()
     queue = rota.Queue(queue_name, url=server.url, beat=FAR_BEAT)
-    metronome = queue.station.metronome()
+    bell = queue.station.bell()
     async with queue.consumer(lease=LEASE) as consumer:
         waiting = asyncio.create_task(consumer.claim(1, wait=FAR_BEAT))
         await until_blocked(server)
@@ -385,10 +385,10 @@ async def test_leaving_does_not_hang_while_the_server_is_away(
         await asyncio.sleep(0.3)  # the blocker has failed and pauses before it tries again
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-        metronome.gone(consumer)
+        bell.gone(consumer)
         began = time.monotonic()
-        await metronome.leave()
+        await bell.leave()
         assert time.monotonic() - began < IN_TIME
-        metronome.enter()
+        bell.enter()
         await asyncio.to_thread(server.restart)
     await queue.close()

@@ -52,7 +52,7 @@ def child(who, pipe):
 def main():
     context = multiprocessing.get_context(method)
     pipes, processes = [], []
-    with queue.sync.consumer() as consumer:  # a lease, a metronome thread, connections
+    with queue.sync.consumer() as consumer:  # a lease, a bell thread, connections
         assert consumer.claim(1, wait=0.05) == []
         for i in range(children):
             mine, theirs = context.Pipe(duplex=False)

@@ -113,16 +113,16 @@ async def test_a_dead_lease_thread_and_a_dead_blocker_are_told(
             patched.setattr("rota.consume.lease.lease_thread._thread", gone)
             assert problems(worker.health()) == {"lease"}
         assert worker.health().healthy
-        metronome = queue.station.metronome()
-        blocker = metronome._blocker
+        bell = queue.station.bell()
+        blocker = bell._blocker
         assert blocker is not None
         blocker.cancel()
         await eventually_async(
             lambda: problems(worker.health()) == {"doorbell"}, "nobody misses the blocker"
         )
-        metronome._blocker = None
-        metronome._users -= 1
-        metronome.enter()
+        bell._blocker = None
+        bell._users -= 1
+        bell.enter()
 
 
 async def test_a_server_that_is_gone_is_told_and_the_process_stays(

@@ -176,21 +176,21 @@ class Sleeper:
 def test_a_debt_does_not_wait_behind_a_parked_blocker(server: Server, queue_name: str) -> None:
     """Nobody here can pay it and the blocker still waits at the bell: it is passed on at once."""
     with open_sync(server, queue_name) as queue:
-        metronome, waiter, raw = queue.station.thread_metronome, Sleeper(), server.raw()
+        bell, waiter, raw = queue.station.thread_bell, Sleeper(), server.raw()
         keys = queue.link.keys
         queue.sync.lane("a").pause()
         queue.sync.enqueue(spec())
-        metronome.enter()
-        metronome.sending(waiter)
-        metronome.idle(waiter, due_in=None, taken=False, left=False)
+        bell.enter()
+        bell.sending(waiter)
+        bell.idle(waiter, due_in=None, taken=False, left=False)
         until_parked(server)
         raw.srem(keys.key("paused"), "a")  # as a resume whose bell was lost
         raw.hdel(keys.key("why"), "p:a")
         raw.zadd(keys.key("ring"), {"a": 1})
-        metronome.sending(waiter)
-        metronome.failed(waiter)
+        bell.sending(waiter)
+        bell.failed(waiter)
         eventually(lambda: raw.llen(keys.wake) == 1, "nothing is passed on")
-        metronome.leave()
+        bell.leave()
 
 
 @pytest.mark.legs("valkey")

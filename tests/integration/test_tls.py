@@ -196,5 +196,5 @@ async def test_who_leaves_over_tls_waits_for_no_beat(
 
 
 async def _parked(queue: rota.Queue) -> None:
-    metronome = queue.station.metronome()
-    await eventually_async(lambda: metronome._parked_at is not None, "it waits at the doorbell")
+    bell = queue.station.bell()
+    await eventually_async(lambda: bell._parked_at is not None, "it waits at the doorbell")

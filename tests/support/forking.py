@@ -59,7 +59,7 @@ def main(url: str, name: str) -> None:
     idle.__enter__()
     waiting = threading.Thread(target=lambda: idle.claim(1, wait=0.4))
     waiting.start()
-    time.sleep(0.1)  # the metronome's thread waits at the bell while we fork
+    time.sleep(0.1)  # the bell's thread waits at the bell while we fork
     pids = [fork(queue, write) for _ in range(CHILDREN)]
     codes = [os.waitpid(pid, 0)[1] for pid in pids[:2]]
     waiting.join()

@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from rota.connection.faults import Lost
+from rota.consume.bell import Bell
 from rota.consume.deliveries import Decode, Taken
 from rota.consume.membership import Membership
-from rota.consume.metronome import Metronome
 from rota.consume.station import Station
-from rota.consume.thread_metronome import ThreadMetronome
+from rota.consume.thread_bell import ThreadBell
 from rota.errors import ConfigError, LeaseLost
 from rota.script.loader import Operation
 from rota.values import config
@@ -98,7 +98,7 @@ class Claims:
             yield from self._join()
 
     def _look(
-        self, bell: Metronome | ThreadMetronome, done: list[Job], n: int, deadline: float
+        self, bell: Bell | ThreadBell, done: list[Job], n: int, deadline: float
     ) -> Operation[list[Job] | None]:
         """Completes `done` and claims up to `n` entries. None: nothing has come, and until
         `deadline` it is to wait for the bell, and then to look again."""

@@ -1,4 +1,4 @@
-"""What all consumers of a process share in one queue: the lease keeper and the metronomes."""
+"""What all consumers of a process share in one queue: the lease keeper and the bells."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import os
 import threading
 from weakref import WeakKeyDictionary
 
+from rota.consume.bell import Bell
 from rota.consume.lease import LeaseKeeper
-from rota.consume.metronome import Metronome
-from rota.consume.thread_metronome import ThreadMetronome
+from rota.consume.thread_bell import ThreadBell
 from rota.link import Link
 
 
@@ -26,8 +26,8 @@ class Station:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._keeper = LeaseKeeper(self.link, beat=self.beat)
-        self._threads = ThreadMetronome(self.link, beat=self.beat)
-        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Metronome] = WeakKeyDictionary()
+        self._threads = ThreadBell(self.link, beat=self.beat)
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Bell] = WeakKeyDictionary()
 
     def _check_process(self) -> None:
         if self._pid != os.getpid():
@@ -39,11 +39,11 @@ class Station:
         return self._keeper
 
     @property
-    def thread_metronome(self) -> ThreadMetronome:
+    def thread_bell(self) -> ThreadBell:
         self._check_process()
         return self._threads
 
-    def metronome(self) -> Metronome:
+    def bell(self) -> Bell:
         """The running loop's."""
         self._check_process()
         loop = asyncio.get_running_loop()
@@ -51,6 +51,6 @@ class Station:
             found = self._loops.get(loop)
             if found is None:
                 for other in [one for one in self._loops if one.is_closed()]:
-                    del self._loops[other]  # its metronome knows its loop: neither would go
-                found = self._loops[loop] = Metronome(self.link, beat=self.beat)
+                    del self._loops[other]  # its bell knows its loop: neither would go
+                found = self._loops[loop] = Bell(self.link, beat=self.beat)
             return found

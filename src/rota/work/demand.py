@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 
-from rota.consume.metronome import Metronome
+from rota.consume.bell import Bell
 from rota.values.model import Exchanged
 from rota.work.slots import Slots
 
 
 class Demand:
-    """One fetch loop as the slots and the metronome see it. `woken` lets the loop take a round."""
+    """One fetch loop as the slots and the bell see it. `woken` lets the loop take a round."""
 
-    def __init__(self, slots: Slots, metronome: Metronome, woken: asyncio.Event) -> None:
+    def __init__(self, slots: Slots, bell: Bell, woken: asyncio.Event) -> None:
         self.burst = False
         """It ends when there is nothing more, instead of sleeping until it is poked."""
         self.fetching = True
         self.quiet = False
         self._woken = woken
         self._slots = slots
-        self._metronome = metronome
+        self._bell = bell
         self._hungry = True
         self._idle = False
         self._claiming = False
@@ -51,7 +51,7 @@ class Demand:
 
     def _step_out(self) -> None:
         self._slots.step_out(self)
-        self._metronome.gone(self)
+        self._bell.gone(self)
         self.wake()
 
     # ── from outside ────────────────────────────────────────────────────────────────────────
@@ -63,7 +63,7 @@ class Demand:
     def squeezed(self) -> None:
         if self._claiming or not self.fetching:
             return
-        self._metronome.gone(self)  # also where it was poked: it cannot send now
+        self._bell.gone(self)  # also where it was poked: it cannot send now
         if self._idle:
             self._idle = False
             self.ask()
@@ -77,7 +77,7 @@ class Demand:
 
     def sending(self, want: int) -> None:
         if want:
-            self._metronome.sending(self)
+            self._bell.sending(self)
             self._idle, self._claiming = False, True
 
     def failed(self, want: int = 0) -> None:
@@ -85,7 +85,7 @@ class Demand:
         if want:
             self._slots.give_back(want)
         self._claiming = self._idle = False
-        self._metronome.failed(self)
+        self._bell.failed(self)
         self.ask()
 
     def answered(self, want: int, reply: Exchanged) -> bool:
@@ -98,7 +98,7 @@ class Demand:
         if reply.entries:
             self._slots.filled(self)
         if len(reply.entries) >= want:
-            self._metronome.busy(self, left=reply.left)
+            self._bell.busy(self, left=reply.left)
             self.ask()
         elif reply.due == 0:
             return True
@@ -110,8 +110,8 @@ class Demand:
     def _rest(self, reply: Exchanged) -> None:
         self._hungry = reply.left and self.burst and not self.quiet
         self._idle = self.fetching and not self.burst and not self.quiet
-        self._metronome.idle(self, due_in=reply.due, taken=bool(reply.entries), left=reply.left)
+        self._bell.idle(self, due_in=reply.due, taken=bool(reply.entries), left=reply.left)
         if not self._idle:
-            self._metronome.gone(self)
+            self._bell.gone(self)
         if self._hungry:
             self.ask()

@@ -1,4 +1,4 @@
-"""The metronome for threads: consumers of code without an event loop. See `metronome.py`."""
+"""The bell for threads: consumers of code without an event loop. See `bell.py`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import time
 from collections.abc import Callable
 
 from rota.connection import Client
+from rota.consume.bell import FIRST_PAUSE_S, HANG_UP_S, MAX_PAUSE_S, SPARE_S, Waiter
 from rota.consume.doorbell import Actions, Doorbell, PassOn, Poke
-from rota.consume.metronome import FIRST_PAUSE_S, HANG_UP_S, MAX_PAUSE_S, SPARE_S, Waiter
 from rota.link import Link
 from rota.values.telling import Logger
 from rota.values.timing import Sparingly
 
-logger = Logger("rota.metronome")
+logger = Logger("rota.doorbell")
 
 
-class ThreadMetronome:
+class ThreadBell:
     """The driver for threads: consumers of code without an event loop.
 
     Its blocker is a thread that runs while consumers use it.
@@ -25,7 +25,7 @@ class ThreadMetronome:
     def __init__(self, link: Link, *, beat: float) -> None:
         self._link = link
         self._beat = beat
-        self.bell: Doorbell[Waiter] = Doorbell(beat=beat)
+        self.rules: Doorbell[Waiter] = Doorbell(beat=beat)
         self._change = threading.Condition(threading.RLock())
         self._thread: threading.Thread | None = None
         self._client: Client | None = None
@@ -38,9 +38,7 @@ class ThreadMetronome:
         with self._change:
             self._users += 1
             if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(
-                    target=self._block, name="rota-metronome", daemon=True
-                )
+                self._thread = threading.Thread(target=self._block, name="rota-bell", daemon=True)
                 self._thread.start()
 
     def leave(self) -> None:
@@ -60,25 +58,25 @@ class ThreadMetronome:
 
     def sending(self, waiter: Waiter) -> None:
         with self._change:
-            self.bell.sending(waiter)
+            self.rules.sending(waiter)
             self._change.notify_all()
 
     def idle(self, waiter: Waiter, *, due_in: float | None, taken: bool, left: bool) -> None:
         now = time.monotonic()
         with self._change:
-            self._do(self.bell.idle(waiter, due_in=due_in, taken=taken, left=left, now=now))
+            self._do(self.rules.idle(waiter, due_in=due_in, taken=taken, left=left, now=now))
 
     def busy(self, waiter: Waiter, *, left: bool) -> None:
         with self._change:
-            self._do(self.bell.busy(waiter, left=left, now=time.monotonic()))
+            self._do(self.rules.busy(waiter, left=left, now=time.monotonic()))
 
     def gone(self, waiter: Waiter) -> None:
         with self._change:
-            self._do(self.bell.gone(waiter, now=time.monotonic()))
+            self._do(self.rules.gone(waiter, now=time.monotonic()))
 
     def failed(self, waiter: Waiter) -> None:
         with self._change:
-            self._do(self.bell.failed(waiter, now=time.monotonic()))
+            self._do(self.rules.failed(waiter, now=time.monotonic()))
 
     def wait(self, woken: Callable[[], bool], deadline: float) -> bool:
         """Blocks the calling thread until it was poked; False when the deadline passed first.
@@ -90,9 +88,9 @@ class ThreadMetronome:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return False
-                due = self.bell.next_timer()
+                due = self.rules.next_timer()
                 if due is not None and due <= time.monotonic():
-                    self._do(self.bell.timer(time.monotonic()))
+                    self._do(self.rules.timer(time.monotonic()))
                     continue
                 self._change.wait(left if due is None else min(left, due - time.monotonic()))
             return True
@@ -123,7 +121,7 @@ class ThreadMetronome:
         pause = FIRST_PAUSE_S
         while True:
             with self._change:
-                while self._thread is this and not (self._pass_wanted or self.bell.wants_park()):
+                while self._thread is this and not (self._pass_wanted or self.rules.wants_park()):
                     self._change.wait()
                 passing, self._pass_wanted = self._pass_wanted, False
                 if self._thread is not this and not passing:
@@ -143,11 +141,11 @@ class ThreadMetronome:
                 time.sleep(pause)
                 pause = min(2 * pause, MAX_PAUSE_S)
                 with self._change:
-                    self._do(self.bell.lost())
+                    self._do(self.rules.lost())
             else:
                 pause = FIRST_PAUSE_S
                 with self._change:
-                    self._do(self.bell.token() if rang else self.bell.beat())
+                    self._do(self.rules.token() if rang else self.rules.beat())
             finally:
                 self._parked = False
 

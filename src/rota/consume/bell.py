@@ -1,7 +1,7 @@
-"""The metronome: one blocker on the doorbell for all idle consumers of a process in a queue.
+"""The bell: one blocker on the doorbell for all idle consumers of a process in a queue.
 
 The rules are those of `doorbell.Doorbell`; here stands the driver that carries them out in an event
-loop. `thread_metronome.py` has the one for threads.
+loop. `thread_bell.py` has the one for threads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rota.link import Link
 from rota.values.telling import Logger
 from rota.values.timing import Sparingly
 
-logger = Logger("rota.metronome")
+logger = Logger("rota.doorbell")
 
 FIRST_PAUSE_S = 0.05
 MAX_PAUSE_S = 2.0
@@ -39,13 +39,13 @@ class Waiter(Protocol):
     def __hash__(self) -> int: ...
 
 
-class Metronome:
+class Bell:
     """The driver for one event loop. All methods are called in that loop."""
 
     def __init__(self, link: Link, *, beat: float) -> None:
         self._link = link
         self._beat = beat
-        self.bell: Doorbell[Waiter] = Doorbell(beat=beat)
+        self.rules: Doorbell[Waiter] = Doorbell(beat=beat)
         self._client: AsyncClient | None = None
         self._blocker: asyncio.Task[None] | None = None
         self._parked: set[AsyncClient] = set()
@@ -67,9 +67,7 @@ class Metronome:
         """One more consumer uses it."""
         self._users += 1
         if self._blocker is None:
-            self._blocker = asyncio.get_running_loop().create_task(
-                self._block(), name="rota-metronome"
-            )
+            self._blocker = asyncio.get_running_loop().create_task(self._block(), name="rota-bell")
 
     async def leave(self) -> None:
         """One consumer less; with the last the blocker ends.
@@ -100,21 +98,21 @@ class Metronome:
                     self._passing.cancel()
 
     def sending(self, waiter: Waiter) -> None:
-        self.bell.sending(waiter)
+        self.rules.sending(waiter)
         self._refresh()
 
     def idle(self, waiter: Waiter, *, due_in: float | None, taken: bool, left: bool) -> None:
         now = time.monotonic()
-        self._do(self.bell.idle(waiter, due_in=due_in, taken=taken, left=left, now=now))
+        self._do(self.rules.idle(waiter, due_in=due_in, taken=taken, left=left, now=now))
 
     def busy(self, waiter: Waiter, *, left: bool) -> None:
-        self._do(self.bell.busy(waiter, left=left, now=time.monotonic()))
+        self._do(self.rules.busy(waiter, left=left, now=time.monotonic()))
 
     def gone(self, waiter: Waiter) -> None:
-        self._do(self.bell.gone(waiter, now=time.monotonic()))
+        self._do(self.rules.gone(waiter, now=time.monotonic()))
 
     def failed(self, waiter: Waiter) -> None:
-        self._do(self.bell.failed(waiter, now=time.monotonic()))
+        self._do(self.rules.failed(waiter, now=time.monotonic()))
 
     @property
     def trouble(self) -> str | None:
@@ -122,7 +120,7 @@ class Metronome:
         blocker = self._blocker
         if self._users and (blocker is None or blocker.done()):
             return "its loop has ended"
-        if self._down and self.bell.is_needed():
+        if self._down and self.rules.is_needed():
             return "its connection is down"
         waited = 0.0 if self._parked_at is None else time.monotonic() - self._parked_at
         return f"no answer for {waited:.0f} s" if waited > self._beat + PATIENCE_S else None
@@ -143,11 +141,11 @@ class Metronome:
 
     def _refresh(self) -> None:
         """After each event: whether to park, and when to look next."""
-        if self.bell.wants_park():
+        if self.rules.wants_park():
             self._may_park.set()
         else:
             self._may_park.clear()
-        due = self.bell.next_timer()
+        due = self.rules.next_timer()
         if due != self._timer_at:
             self._cancel_timer()
             if due is not None:
@@ -157,7 +155,7 @@ class Metronome:
 
     def _on_timer(self) -> None:
         self._timer = self._timer_at = None
-        self._do(self.bell.timer(time.monotonic()), "timer")
+        self._do(self.rules.timer(time.monotonic()), "timer")
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -175,7 +173,7 @@ class Metronome:
                     if self._users == 0:
                         return
                     await asyncio.sleep(FIRST_PAUSE_S)
-                    self._do(self.bell.lost(), "lost")
+                    self._do(self.rules.lost(), "lost")
         finally:
             self._passing = None
 
@@ -196,9 +194,9 @@ class Metronome:
                 continue
             try:
                 if await self._park(client):
-                    self._do(self.bell.token(), "token")
+                    self._do(self.rules.token(), "token")
                 else:
-                    self._do(self.bell.beat(), "beat")
+                    self._do(self.rules.beat(), "beat")
                 pause = FIRST_PAUSE_S
                 self._down = False
             except Exception as error:  # whatever it was: this loop must go on
@@ -209,7 +207,7 @@ class Metronome:
                 await self._link.async_client.drop_idle()
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, MAX_PAUSE_S)
-                self._do(self.bell.lost(), "lost")
+                self._do(self.rules.lost(), "lost")
 
     async def _park(self, client: AsyncClient) -> bool:
         self._parked.add(client)
