@@ -16,7 +16,7 @@ from rota.observe.meter import SILENT, Observer
 from rota.queue import Queue
 from rota.values import config
 from rota.values.guide import OF_WORKERS, Guide
-from rota.values.listing import Order
+from rota.values.listing import Instruction
 from rota.values.telling import Logger
 from rota.values.timing import seconds
 from rota.work.executor import Executor
@@ -302,7 +302,7 @@ class Worker(Guide):
         for fetcher in self._fetchers:
             fetcher.quieten()
 
-    def _obey(self, word: Order) -> None:
+    def _obey(self, word: Instruction) -> None:
         """What someone asked by `queue.quiet` or `queue.stop`; told again with every beat."""
         if word == "stop" and not self.stopping:
             logger.info("asked to stop")

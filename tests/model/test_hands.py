@@ -19,7 +19,7 @@ import pytest
 from rota.consume.deliveries import Deliveries, Taken
 from rota.consume.lease import DOUBTS
 from rota.errors import Unavailable
-from rota.values.model import Exchanged, Hands, Settlement
+from rota.values.model import Exchanged, Holdings, Settlement
 
 SEEDS = 1000
 Steps = Generator[None, None, Any]
@@ -99,7 +99,7 @@ class World:
         return found
 
     def heartbeat(self) -> Any:
-        return (yield lambda: Hands(self.claim, len(self.held)))
+        return (yield lambda: Holdings(self.claim, len(self.held)))
 
     def _end(self, id: str, delivery: str) -> bool:
         if self.held.get(id) != delivery:

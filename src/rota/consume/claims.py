@@ -21,7 +21,7 @@ from rota.errors import ConfigError, LeaseLost
 from rota.script.loader import Operation
 from rota.values import config
 from rota.values.endings import Ending, check_ending, settlement
-from rota.values.listing import Order
+from rota.values.listing import Instruction
 from rota.values.model import Answer, Job
 from rota.values.timing import seconds
 
@@ -47,10 +47,10 @@ class Claims:
         )
         self._prefetch = config.whole(prefetch, 1, config.MAX_PREFETCH, "prefetch")
         self._membership = Membership(
-            station, lease=length, decode=decode, on_order=self._mark_asked
+            station, lease=length, decode=decode, on_instruction=self._mark_asked
         )
         self._deliveries = self._membership.deliveries
-        self.asked: Order | None = None
+        self.asked: Instruction | None = None
         """What someone asked of this process by `queue.quiet` or `queue.stop`; it is up to you."""
         self._open = False
 
@@ -67,7 +67,7 @@ class Claims:
     def poke(self) -> None:
         self._woken.set()
 
-    def _mark_asked(self, word: Order) -> None:
+    def _mark_asked(self, word: Instruction) -> None:
         self.asked = word
 
     def _join(self) -> Operation[None]:

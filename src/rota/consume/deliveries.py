@@ -22,7 +22,7 @@ from rota.values.model import (
     Answer,
     Claimed,
     Exchanged,
-    Hands,
+    Holdings,
     Job,
     NewerRecord,
     Settlement,
@@ -76,7 +76,7 @@ class Deliveries:
 
     A server that has lost what it was told, by a failover or a restored snapshot, may think other
     jobs in these hands than are. A claim that it refuses as not the next tells so, and otherwise
-    the numbers of `Hands` do.
+    the numbers of `Holdings` do.
     """
 
     def __init__(self, store: Store, *, lease_ms: int, decode: Decode) -> None:
@@ -252,10 +252,10 @@ class Deliveries:
         self.unsure = False
         return gone
 
-    def agrees(self, hands: Hands) -> bool:
+    def agrees(self, holdings: Holdings) -> bool:
         """Whether the server seems to think the same jobs in its hands. While calls are on their
         way the two may differ. From any thread."""
-        return hands == (self._known, len(self.held))
+        return holdings == (self._known, len(self.held))
 
     def compare(self) -> Operation[tuple[int, list[Job]]]:
         """Gives back what the server thinks in its hands and is not; how many jobs that were, and

@@ -22,8 +22,8 @@ from rota.consume.lease_thread import RETRY_PAUSE_S, lease_thread, until_set
 from rota.link import Link
 from rota.observe.meter import CALL_BOUNDS, Histogram
 from rota.script.loader import Operation
-from rota.values.listing import Order
-from rota.values.model import Hands, Job
+from rota.values.listing import Instruction
+from rota.values.model import Holdings, Job
 from rota.values.telling import Logger, safely
 from rota.values.timing import Sparingly
 
@@ -45,14 +45,14 @@ STRETCHED = 12
 """How many round trips a lease lasts that was too short for them."""
 MEASURED = 3
 DOUBTS = 2
-"""How many heartbeats in a row must find other hands than the consumer's own, until they are
+"""How many heartbeats in a row must find other holdings than the consumer's own, until they are
 compared: what is on its way lets them differ as well."""
 
 
 class Holder(Protocol):
     """Whom a lease is kept for, as its keeper sees it; called from its thread."""
 
-    def agrees(self, hands: Hands) -> bool: ...
+    def agrees(self, holdings: Holdings) -> bool: ...
 
     def compare(self) -> Operation[tuple[int, list[Job]]]: ...
 
@@ -66,7 +66,7 @@ class Holder(Protocol):
         """At every beat, while there are any: the jobs in its hands (id, delivery) that someone
         asked to cancel."""
 
-    def ordered(self, word: Order) -> object:
+    def instructed(self, word: Instruction) -> object:
         """Likewise what was asked of its process."""
 
 
@@ -91,7 +91,7 @@ class Lease:
 
 
 class LeaseKeeper:
-    """Renews the leases of a process's consumers in one queue, beats, and compares hands."""
+    """Renews the leases of a process's consumers in one queue, beats, compares what they hold."""
 
     def __init__(self, link: Link, *, beat: float) -> None:
         self.link = link
@@ -239,14 +239,14 @@ class LeaseKeeper:
         self._took.append(took)
         self._count("heartbeat", took)
         with self._lock:
-            for consumer, hands in zip(consumers, answers, strict=True):
+            for consumer, holdings in zip(consumers, answers, strict=True):
                 known = self._leases.get(consumer)
-                if known is not None and hands is not None:
+                if known is not None and holdings is not None:
                     known.deadline = sent + seconds
-                    known.doubts = 0 if known.holder.agrees(hands) else known.doubts + 1
+                    known.doubts = 0 if known.holder.agrees(holdings) else known.doubts + 1
                 elif known is not None:
                     known.deadline = 0.0
-        self.renewals += sum(hands is not None for hands in answers)
+        self.renewals += sum(holdings is not None for holdings in answers)
 
     def _report_lost(self) -> None:
         now = time.monotonic()
@@ -319,7 +319,7 @@ class LeaseKeeper:
             self._tell(leases[consumer].holder.asked, jobs)
         orders = await self._call(self.link.store.orders(list(leases)))
         for consumer, word in orders.items():
-            self._tell(leases[consumer].holder.ordered, word)
+            self._tell(leases[consumer].holder.instructed, word)
 
     def _tell(self, what: Callable[[T], object], told: T) -> None:
         with safely:

@@ -13,8 +13,8 @@ from rota.consume.lease import Lease, LeaseKeeper
 from rota.consume.station import Station
 from rota.errors import LeaseLost
 from rota.script.loader import Operation
-from rota.values.listing import Order
-from rota.values.model import Answer, Hands, Job, Settlement
+from rota.values.listing import Instruction
+from rota.values.model import Answer, Holdings, Job, Settlement
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class Membership:
 
     `on_lost` is called once for each lease that is lost; `on_stop` with jobs that need not be run
     on: by the server's word they are not in its hands any more, or someone asked to cancel them;
-    `on_order` with what was asked of the process. `post` takes word of the keeper, whose thread
+    `on_instruction` with what was asked of the process. `post` takes word of the keeper, whose thread
     calls it, to where the consumer lives.
     """
 
@@ -41,7 +41,7 @@ class Membership:
         decode: Decode,
         on_lost: Callable[[], None] = lambda: None,
         on_stop: Callable[[Sequence[Job]], None] = lambda jobs: None,
-        on_order: Callable[[Order], None],
+        on_instruction: Callable[[Instruction], None],
         post: Callable[..., object] = _at_once,
     ) -> None:
         self.deliveries = Deliveries(
@@ -53,7 +53,7 @@ class Membership:
         self._lease = lease
         self._on_lost = on_lost
         self._on_stop = on_stop
-        self._on_order = on_order
+        self._on_instruction = on_instruction
         self._post = post
 
     @property
@@ -129,8 +129,8 @@ class Membership:
 
     # ── for its lease keeper ────────────────────────────────────────────────────────────────
 
-    def agrees(self, hands: Hands) -> bool:
-        return self.deliveries.agrees(hands)
+    def agrees(self, holdings: Holdings) -> bool:
+        return self.deliveries.agrees(holdings)
 
     def compare(self) -> Operation[tuple[int, list[Job]]]:
         return self.deliveries.compare()
@@ -144,8 +144,8 @@ class Membership:
     def asked(self, deliveries: list[tuple[str, str]]) -> None:
         self._post(self._asked, deliveries)
 
-    def ordered(self, word: Order) -> None:
-        self._post(self._on_order, word)
+    def instructed(self, word: Instruction) -> None:
+        self._post(self._on_instruction, word)
 
     def _gone(self, jobs: list[Job]) -> None:
         self.deliveries.let_go(jobs)

@@ -9,8 +9,8 @@ from typing import cast
 from rota.script import stubs
 from rota.script.keys import Keys
 from rota.script.loader import Operation, Packed
-from rota.values.listing import Order
-from rota.values.model import Answer, Exchanged, Hands, Settlement
+from rota.values.listing import Instruction
+from rota.values.model import Answer, Exchanged, Holdings, Settlement
 
 PAGE = 200
 BEAT_PAGE = 100
@@ -61,12 +61,12 @@ class Claiming:
 
     def heartbeat(
         self, consumers: Sequence[str], *, lease_ms: int
-    ) -> Operation[list[Hands | None]]:
+    ) -> Operation[list[Holdings | None]]:
         """Renews leases; what each of these consumers holds, None where its lease has ended."""
         reply = yield from stubs.heartbeat(
             self.keys, lease_ms=lease_ms, consumers=Packed(list(consumers))
         )
-        return [Hands(*map(int, hands)) if hands else None for hands in reply]
+        return [Holdings(*map(int, row)) if row else None for row in reply]
 
     def exchange(
         self,
@@ -165,15 +165,15 @@ class Claiming:
                 break
         return due, asked
 
-    def order(self, consumer: str, word: Order) -> Operation[bool]:
+    def order(self, consumer: str, word: Instruction) -> Operation[bool]:
         """Asks the process of a consumer to be quiet or to stop; False where it has no lease."""
         return bool((yield from stubs.order(self.keys, consumer=consumer, word=word)))
 
-    def orders(self, consumers: Sequence[str]) -> Operation[dict[str, Order]]:
+    def orders(self, consumers: Sequence[str]) -> Operation[dict[str, Instruction]]:
         """What was asked of these consumers, of those of whom something was."""
         words = yield from stubs.orders_of(self.keys, consumers=Packed(list(consumers)))
         pairs = zip(consumers, words, strict=True)
-        return {consumer: cast(Order, word) for consumer, word in pairs if word}
+        return {consumer: cast(Instruction, word) for consumer, word in pairs if word}
 
     def asked(self, consumers: Sequence[str]) -> Operation[dict[str, list[tuple[str, str]]]]:
         """Jobs in these consumers' hands that were asked to be cancelled, with their deliveries."""

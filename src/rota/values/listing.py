@@ -16,7 +16,7 @@ from rota.values.names import shown, text_of
 
 SequenceState = Literal["ready", "held", "blocked"]
 RetryAnswer = Literal["ok", "none", "running", "waiting", "unreadable"]
-Order = Literal["quiet", "stop"]
+Instruction = Literal["quiet", "stop"]
 
 Place = list[bytes]
 """Where a page ends, as its script says it, byte by byte: a name in it may be no text. Empty at the

@@ -226,8 +226,8 @@ class Settlement:
     ran: float | None = None
 
 
-class Hands(NamedTuple):
-    """What the server says of a consumer's hands: its last claim, and how many jobs it holds."""
+class Holdings(NamedTuple):
+    """What a consumer holds by the word of the server: its last claim, and how many jobs."""
 
     claim: int
     jobs: int

@@ -16,7 +16,7 @@ from rota.consume.membership import Membership
 from rota.errors import LeaseLost, RotaError
 from rota.observe.meter import SILENT, Observer
 from rota.queue import Queue
-from rota.values.listing import Order
+from rota.values.listing import Instruction
 from rota.values.model import Exchanged, Job
 from rota.values.telling import safely
 from rota.work.caller import Caller
@@ -47,7 +47,7 @@ class Fetcher:
         lease: float,
         prefetch: int,
         state: object,
-        obey: Callable[[Order], None],
+        obey: Callable[[Instruction], None],
         holding: Callable[[str | None], None],
         observer: Observer = SILENT,
     ) -> None:
@@ -64,7 +64,7 @@ class Fetcher:
             decode=self._decode,
             on_lost=self._on_lost,
             on_stop=self._on_stop,
-            on_order=obey,
+            on_instruction=obey,
             post=asyncio.get_running_loop().call_soon_threadsafe,
         )
         self._deliveries = self._membership.deliveries
