@@ -16,7 +16,6 @@ from rota.consume.bell import Bell
 from rota.consume.deliveries import Decode, Taken
 from rota.consume.membership import Membership
 from rota.consume.station import Station
-from rota.consume.thread_bell import ThreadBell
 from rota.errors import ConfigError, LeaseLost
 from rota.script.loader import Operation
 from rota.values import config
@@ -98,7 +97,7 @@ class Claims:
             yield from self._join()
 
     def _look(
-        self, bell: Bell | ThreadBell, done: list[Job], n: int, deadline: float
+        self, bell: Bell, done: list[Job], n: int, deadline: float
     ) -> Operation[list[Job] | None]:
         """Completes `done` and claims up to `n` entries. None: nothing has come, and until
         `deadline` it is to wait for the bell, and then to look again."""

@@ -29,8 +29,8 @@ class Membership:
 
     `on_lost` is called once for each lease that is lost; `on_stop` with jobs that need not be run
     on: by the server's word they are not in its hands any more, or someone asked to cancel them;
-    `on_instruction` with what was asked of the process. `post` takes word of the keeper, whose thread
-    calls it, to where the consumer lives.
+    `on_instruction` with what was asked of the process. `post` takes word of the keeper, whose
+    thread calls it, to where the consumer lives.
     """
 
     def __init__(

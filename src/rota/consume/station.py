@@ -7,8 +7,8 @@ import os
 import threading
 from weakref import WeakKeyDictionary
 
-from rota.consume.bell import Bell
 from rota.consume.lease import LeaseKeeper
+from rota.consume.loop_bell import LoopBell
 from rota.consume.thread_bell import ThreadBell
 from rota.link import Link
 
@@ -27,7 +27,7 @@ class Station:
         self._lock = threading.Lock()
         self._keeper = LeaseKeeper(self.link, beat=self.beat)
         self._threads = ThreadBell(self.link, beat=self.beat)
-        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Bell] = WeakKeyDictionary()
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopBell] = WeakKeyDictionary()
 
     def _check_process(self) -> None:
         if self._pid != os.getpid():
@@ -43,7 +43,7 @@ class Station:
         self._check_process()
         return self._threads
 
-    def bell(self) -> Bell:
+    def bell(self) -> LoopBell:
         """The running loop's."""
         self._check_process()
         loop = asyncio.get_running_loop()
@@ -52,5 +52,5 @@ class Station:
             if found is None:
                 for other in [one for one in self._loops if one.is_closed()]:
                     del self._loops[other]  # its bell knows its loop: neither would go
-                found = self._loops[loop] = Bell(self.link, beat=self.beat)
+                found = self._loops[loop] = LoopBell(self.link, beat=self.beat)
             return found

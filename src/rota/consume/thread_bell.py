@@ -7,32 +7,20 @@ import time
 from collections.abc import Callable
 
 from rota.connection import Client
-from rota.consume.bell import FIRST_PAUSE_S, HANG_UP_S, MAX_PAUSE_S, SPARE_S, Waiter
-from rota.consume.doorbell import Actions, Doorbell, PassOn, Poke
+from rota.consume.bell import FIRST_PAUSE_S, HANG_UP_S, MAX_PAUSE_S, SPARE_S, Bell
 from rota.link import Link
-from rota.values.telling import Logger
-from rota.values.timing import Sparingly
-
-logger = Logger("rota.doorbell")
 
 
-class ThreadBell:
-    """The driver for threads: consumers of code without an event loop.
-
-    Its blocker is a thread that runs while consumers use it.
-    """
+class ThreadBell(Bell):
+    """Its blocker is a thread that runs while consumers use it."""
 
     def __init__(self, link: Link, *, beat: float) -> None:
-        self._link = link
-        self._beat = beat
-        self.rules: Doorbell[Waiter] = Doorbell(beat=beat)
         self._change = threading.Condition(threading.RLock())
+        super().__init__(link, beat=beat, lock=self._change)
         self._thread: threading.Thread | None = None
         self._client: Client | None = None
         self._parked = False
         self._pass_wanted = False
-        self._users = 0
-        self._logs = Sparingly()
 
     def enter(self) -> None:
         with self._change:
@@ -56,28 +44,6 @@ class ThreadBell:
                 client.hang_up()
             thread.join(HANG_UP_S)
 
-    def sending(self, waiter: Waiter) -> None:
-        with self._change:
-            self.rules.sending(waiter)
-            self._change.notify_all()
-
-    def idle(self, waiter: Waiter, *, due_in: float | None, taken: bool, left: bool) -> None:
-        now = time.monotonic()
-        with self._change:
-            self._do(self.rules.idle(waiter, due_in=due_in, taken=taken, left=left, now=now))
-
-    def busy(self, waiter: Waiter, *, left: bool) -> None:
-        with self._change:
-            self._do(self.rules.busy(waiter, left=left, now=time.monotonic()))
-
-    def gone(self, waiter: Waiter) -> None:
-        with self._change:
-            self._do(self.rules.gone(waiter, now=time.monotonic()))
-
-    def failed(self, waiter: Waiter) -> None:
-        with self._change:
-            self._do(self.rules.failed(waiter, now=time.monotonic()))
-
     def wait(self, woken: Callable[[], bool], deadline: float) -> bool:
         """Blocks the calling thread until it was poked; False when the deadline passed first.
 
@@ -90,21 +56,18 @@ class ThreadBell:
                     return False
                 due = self.rules.next_timer()
                 if due is not None and due <= time.monotonic():
-                    self._do(self.rules.timer(time.monotonic()))
+                    self._do(self.rules.timer(time.monotonic()), "timer")
                     continue
                 self._change.wait(left if due is None else min(left, due - time.monotonic()))
             return True
 
-    def _do(self, actions: Actions[Waiter]) -> None:
-        for action in actions:
-            match action:
-                case Poke():
-                    action.waiter.poke()
-                case PassOn():
-                    self._pass_wanted = True
-                    if self._parked and self._client is not None:
-                        self._client.hang_up()  # the blocker is to pass it on now
+    def _refresh(self) -> None:
         self._change.notify_all()
+
+    def _pass_on_soon(self) -> None:
+        self._pass_wanted = True
+        if self._parked and self._client is not None:
+            self._client.hang_up()  # the blocker is to pass it on now
 
     def _block(self) -> None:
         client = self._link.own_client(reply_timeout=self._beat + SPARE_S, resend=False)
@@ -136,20 +99,18 @@ class ThreadBell:
             except Exception as error:  # whatever it was: this loop must go on
                 if self._thread is not this or self._pass_wanted:
                     continue  # hung up
-                self._log(error)
+                self._note(error)
                 self._link.client.drop_idle()
                 time.sleep(pause)
                 pause = min(2 * pause, MAX_PAUSE_S)
                 with self._change:
-                    self._do(self.rules.lost())
+                    self._do(self.rules.lost(), "lost")
             else:
                 pause = FIRST_PAUSE_S
                 with self._change:
-                    self._do(self.rules.token() if rang else self.rules.beat())
+                    if rang:
+                        self._do(self.rules.token(), "token")
+                    else:
+                        self._do(self.rules.beat(), "beat")
             finally:
                 self._parked = False
-
-    def _log(self, error: Exception) -> None:
-        if self._logs.allows("doorbell", error):
-            root = self._link.keys.root
-            logger.warning("the doorbell of %s failed, trying again: %s", root, error)
