@@ -63,9 +63,9 @@ def _add_parts(families: Families, name: str, fetcher: Fetcher) -> None:
     keeper = fetcher.queue.station.keeper
     families.add("rota_worker_busy", len(fetcher.running_jobs), name)
     for cause in ("token", "timer", "beat", "work", "lost"):
-        wakeups = fetcher.wakeups.get(cause, 0)
+        wakeups = fetcher.bell.wakeups.get(cause, 0)
         families.add("rota_doorbell_wakeups_total", wakeups, name, cause)
-    families.add("rota_redis_errors_total", fetcher.doorbell_errors, name, "doorbell")
+    families.add("rota_redis_errors_total", fetcher.bell.errors, name, "doorbell")
     families.add("rota_redis_errors_total", keeper.errors, name, "lease")
     families.add("rota_lease_renewals_total", keeper.renewals, name)
     for script, seconds in keeper.calls.items():

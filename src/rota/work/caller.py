@@ -33,7 +33,8 @@ class Caller:
         try:
             answer = await self._queue.link.run(operation)
         except LeaseLost:
-            raise  # an answer as well
+            self._failing_since = None  # an answer as well
+            raise
         except RotaError as error:
             self._note_failure(error)
             raise

@@ -57,7 +57,7 @@ class Fetcher:
         self._prefetch = prefetch
         self._waits_for_handlers = True
         self._opening: asyncio.Task[None] | None = None
-        self._bell = queue.station.bell()
+        self.bell = queue.station.bell()
         self._membership = Membership(
             queue.station,
             lease=lease,
@@ -70,7 +70,7 @@ class Fetcher:
         self._deliveries = self._membership.deliveries
         self._woken = woken = asyncio.Event()
         self._caller = Caller(queue)
-        self._demand = Demand(slots, self._bell, woken)
+        self._demand = Demand(slots, self.bell, woken)
         self._settling = Settling(queue.name, self._deliveries, woken)
         self._runner = Runner(queue, executor, self._settling, state=state)
         self._entries = Entries(
@@ -85,7 +85,7 @@ class Fetcher:
         self._demand.burst = burst
         await self.queue.link.run(self._membership.join())
         self._holding(self._deliveries.id)
-        self._bell.enter()
+        self.bell.enter()
         self._demand.ask()
 
     def stop_fetching(self) -> None:
@@ -129,7 +129,7 @@ class Fetcher:
             self._demand.failed()
             with contextlib.suppress(TimeoutError):  # its blocker waits for a frozen server
                 async with asyncio.timeout(LEAVE_S):
-                    await self._bell.leave()
+                    await self.bell.leave()
 
     def evict(self) -> None:
         """Leaves from another thread, blocking: for a loop that hangs, and cannot."""
@@ -164,21 +164,12 @@ class Fetcher:
     def observer(self, observer: Observer) -> None:
         self._runner.observer = self._settling.observer = self._caller.observer = observer
 
-    @property
-    def wakeups(self) -> dict[str, int]:
-        """How often the doorbell woke a consumer of this loop, by cause."""
-        return self._bell.wakeups
-
-    @property
-    def doorbell_errors(self) -> int:
-        return self._bell.errors
-
     def troubles(self) -> dict[str, str | None]:
         """What is wrong with its parts, by their names; None where all is well."""
         asks_nobody = self.is_quiet and not self._settling
         return {
             "server": None if asks_nobody else self._caller.trouble,
-            "doorbell": self._bell.trouble,
+            "doorbell": self.bell.trouble,
             "lease": self._membership.keeper.trouble,
         }
 
