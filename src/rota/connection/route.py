@@ -18,6 +18,7 @@ from rota.errors import ServerTooOld, Unavailable
 from rota.script.keys import Keys
 from rota.script.loader import LIBRARY, Packed, Reply, Tail, all_commands
 from rota.script.stubs import rights
+from rota.values.versions import is_too_old, read_info, version_of
 
 MAP_AGE_S = 15.0
 """After how long the map of a cluster is read anew, though it has led nobody astray."""
@@ -42,7 +43,7 @@ class Facts:
 
     @property
     def too_old(self) -> bool:
-        return bool(self.version) and self.version < ((7, 2) if self.kind == "valkey" else (7, 0))
+        return is_too_old(self.kind, self.version)
 
     @property
     def confirms_fsync(self) -> bool:
@@ -182,18 +183,10 @@ def learn(route: Route, address: Address, keys: Keys, terms: Terms) -> Steps:
         if refusal(server) == "final":
             route.facts[address] = Facts(denied=denied)
         return
-    info = _fields(server)
-    for reply in more:
-        info |= {} if isinstance(reply, ResponseError) else _fields(reply)
-    kind = "valkey" if "valkey_version" in info else "redis"
-    version = tuple(int(p) for p in info.get(f"{kind}_version", "").split(".") if p.isdigit())
+    info = {name: value for reply in (server, *more) for name, value in read_info(reply).items()}
+    kind, version = version_of(info)
     policy = info.get("maxmemory_policy", "noeviction")
     facts = Facts(kind, version, info.get("aof_enabled") != "0", policy, denied)
     if facts.too_old:
         raise ServerTooOld(f"{address} is {facts}: rota {TOO_OLD}")
     route.facts[address] = facts
-
-
-def _fields(reply: Reply) -> dict[str, str]:
-    lines = reply.decode(errors="replace").splitlines()
-    return dict(line.split(":", 1) for line in lines if ":" in line)

@@ -12,6 +12,7 @@ from rota.doctor.findings import Advice
 from rota.script import stubs
 from rota.script.keys import CATALOGUE, Keys
 from rota.script.loader import Ask, Operation, Packed, Reply, Tail, all_commands
+from rota.values.versions import is_too_old, read_info, version_of
 
 MEMORY_SHARE = 0.9
 CLOCK_S = 1.0
@@ -99,11 +100,10 @@ class Server:
         )
 
     def _version(self, said: Mapping[str, str]) -> None:
-        kind = "valkey" if "valkey_version" in said else "redis"
-        text = said.get(f"{kind}_version", "")
-        version = tuple(int(part) for part in text.split(".") if part.isdigit())
-        if version and version < ((7, 2) if kind == "valkey" else (7, 0)):
+        kind, version = version_of(said)
+        if is_too_old(kind, version):
             self.refuses = True
+            text = said[f"{kind}_version"]
             self._say("version", f"{kind} {text} is too old: use Valkey 7.2, Redis 7.0 or later")
 
     def _role(self, said: Mapping[str, str]) -> None:
@@ -171,14 +171,6 @@ class Server:
                 f"the cluster is {said.get('cluster_state')}: {covered} of 16384 slots are served; "
                 "bring its nodes back",
             )
-
-
-def read_info(reply: Reply) -> dict[str, str]:
-    """Empty where the server refused to say."""
-    if not isinstance(reply, bytes):
-        return {}
-    lines = reply.decode(errors="replace").splitlines()
-    return dict(line.split(":", 1) for line in lines if ":" in line)
 
 
 def _setting(reply: Reply) -> str | None:

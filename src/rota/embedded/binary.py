@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from rota.errors import ConfigError, ServerTooOld, Unavailable
+from rota.values.versions import is_too_old
 
 Kind = Literal["valkey", "redis"]
 
@@ -34,8 +35,7 @@ class ServerBinary:
 
     @property
     def too_old(self) -> bool:
-        oldest = (7, 2, 0) if self.kind == "valkey" else (7, 0, 0)
-        return self.version < oldest
+        return is_too_old(self.kind, self.version)
 
 
 def find_server() -> ServerBinary:
