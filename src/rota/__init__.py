@@ -29,7 +29,6 @@ from rota.values.listing import JobsPage, SequenceInfo, SequencesPage
 from rota.values.model import (
     Cancelled,
     ConsumerInfo,
-    DeadJob,
     Enqueued,
     Job,
     JobInfo,
@@ -56,7 +55,6 @@ __all__ = [
     "Census",
     "ConfigError",
     "ConsumerInfo",
-    "DeadJob",
     "Drained",
     "Durable",
     "Enqueued",

@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 
 from rota.link import AsyncFace, BlockingFace, Link, verb
 from rota.script.loader import Operation
-from rota.store.dead import START
+from rota.store.jobs import MAX_LISTED
 from rota.values import config, names
-from rota.values.model import DeadAnswer, DeadJob
+from rota.values.listing import JobsPage
+from rota.values.model import DeadAnswer, JobInfo
 
-MAX_LISTED = 100_000
+MOST = 100_000
 Answers = list[DeadAnswer]
 
 
@@ -19,7 +20,7 @@ def _ids(ids: Iterable[str]) -> list[str]:
 
 
 def _limit(limit: int) -> int:
-    return config.whole(limit, 1, MAX_LISTED, "limit")
+    return config.whole(limit, 1, MOST, "limit")
 
 
 class _DeadVerbs:
@@ -29,29 +30,34 @@ class _DeadVerbs:
     @verb
     def list(
         self, *, lane: str | None = None, task: str | None = None, limit: int = 100
-    ) -> Operation[list[DeadJob]]:
+    ) -> Operation[list[JobInfo]]:
         """The first `limit`, oldest first, of a lane, of a task, or all."""
-        return self._link.dead.first(lane=lane, task=task, limit=_limit(limit))
+        return self._link.inspector.first_dead(lane=lane, task=task, limit=_limit(limit))
 
     @verb
     def replay(self, *ids: str) -> Operation[Answers]:
         """Puts jobs back in their places, attempts forgiven: `ok`, `none`, or `unreadable`."""
-        return self._link.dead.replay(_ids(ids))
+        return self._link.store.replay(_ids(ids))
 
     @verb
     def discard(self, *ids: str) -> Operation[Answers]:
         """Deletes jobs for good; their ids are free again, and held sequences go on."""
-        return self._link.dead.discard(_ids(ids))
+        return self._link.store.discard(_ids(ids))
 
     @verb
     def replay_all(self, *, lane: str | None = None, task: str | None = None) -> Operation[int]:
         """Replays all of a lane or task, in pages; what is done when it breaks off stays done."""
-        return self._link.dead.replay_where(lane=lane, task=task)
+        return self._link.store.replay_where(lane=lane, task=task)
 
     @verb
     def discard_all(self, *, lane: str | None = None, task: str | None = None) -> Operation[int]:
         """Discards all of a lane or task, in pages."""
-        return self._link.dead.discard_where(lane=lane, task=task)
+        return self._link.store.discard_where(lane=lane, task=task)
+
+    def _page(self, cursor: str | None, lane: str | None, task: str | None) -> Operation[JobsPage]:
+        return self._link.inspector.jobs(
+            "dead", lane=lane, task=task, cursor=cursor, limit=MAX_LISTED
+        )
 
 
 class DeadJobs(_DeadVerbs, AsyncFace):
@@ -59,25 +65,27 @@ class DeadJobs(_DeadVerbs, AsyncFace):
 
     async def iterate(
         self, *, lane: str | None = None, task: str | None = None
-    ) -> AsyncIterator[DeadJob]:
+    ) -> AsyncIterator[JobInfo]:
         """All of them, page by page, oldest first."""
-        cursor = START
+        cursor: str | None = None
         while True:
-            cursor, jobs = await self._link.run(self._link.dead.page(cursor, lane=lane, task=task))
-            for job in jobs:
+            page = await self._link.run(self._page(cursor, lane, task))
+            for job in page.jobs:
                 yield job
-            if cursor == START:
+            cursor = page.cursor
+            if cursor is None:
                 return
 
 
 class SyncDeadJobs(_DeadVerbs, BlockingFace):
     """Dead jobs for code without an event loop; its verbs are those of `DeadJobs`."""
 
-    def iterate(self, *, lane: str | None = None, task: str | None = None) -> Iterator[DeadJob]:
+    def iterate(self, *, lane: str | None = None, task: str | None = None) -> Iterator[JobInfo]:
         """All of them, page by page, oldest first."""
-        cursor = START
+        cursor: str | None = None
         while True:
-            cursor, jobs = self._link.run_sync(self._link.dead.page(cursor, lane=lane, task=task))
-            yield from jobs
-            if cursor == START:
+            page = self._link.run_sync(self._page(cursor, lane, task))
+            yield from page.jobs
+            cursor = page.cursor
+            if cursor is None:
                 return

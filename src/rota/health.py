@@ -81,9 +81,8 @@ def check(queue: Queue, *, workers: bool = False, client: Client | None = None) 
     took = (time.monotonic() - began) * 1000
     checks = [Check(f"{queue.name}: server", True, f"answered in {took:.1f} ms")]
     if workers:
-        idle = not info.consumers and info.waiting > 0 and not info.paused
         text = f"{info.waiting} jobs wait, {info.consumers} consumers"
-        checks.append(Check(f"{queue.name}: workers", not idle, text))
+        checks.append(Check(f"{queue.name}: workers", not info.unattended, text))
     return Health(tuple(checks))
 
 

@@ -22,7 +22,7 @@ from rota.script.keys import DEFAULT_PREFIX, Keys
 from rota.script.loader import LIBRARY, Library, Operation
 from rota.store import OnFull
 from rota.store.census import Census
-from rota.store.shares import ShareOrder, Shares
+from rota.store.shares import Shares, ShareSort
 from rota.sync_consumer import SyncConsumer
 from rota.task import AnyTask, Task, TaskPolicy
 from rota.values import config, names
@@ -31,7 +31,7 @@ from rota.values.guide import OF_QUEUES, Guide
 from rota.values.jobspec import Charge, JobSpec, OnDead
 from rota.values.limits import UNSET, Rate, Template, Unset
 from rota.values.listing import JobsPage, SequencesPage
-from rota.values.model import ConsumerInfo, Enqueued, Job, JobState, LaneInfo, LaneOrder, QueueInfo
+from rota.values.model import ConsumerInfo, Enqueued, Job, JobState, LaneInfo, LaneSort, QueueInfo
 from rota.values.names import shown
 from rota.values.timing import Backoff, BackoffRule, seconds
 
@@ -76,7 +76,7 @@ class _QueueVerbs(Guide):
         )
 
     @verb
-    def lanes(self, limit: int = 1000, by: LaneOrder | None = None) -> Operation[list[LaneInfo]]:
+    def lanes(self, limit: int = 1000, by: LaneSort | None = None) -> Operation[list[LaneInfo]]:
         """Lanes with work first, then running, configured, paused, delayed; at most `limit`.
 
         `by`: of all lanes those with the most `waiting`, `running` or `served` jobs, or the longest
@@ -86,7 +86,7 @@ class _QueueVerbs(Guide):
         return self._link.inspector.lanes(limit, by)
 
     @verb
-    def shares(self, limit: int = 20, by: ShareOrder = "behind") -> Operation[Shares]:
+    def shares(self, limit: int = 20, by: ShareSort = "behind") -> Operation[Shares]:
         """What lanes were given in the last one to two minutes against what was due to them.
 
         Tells of `limit` lanes, those furthest `behind` first, or the highest `by` another figure;
@@ -94,7 +94,7 @@ class _QueueVerbs(Guide):
         pages: no call to the server grows with the number of lanes, the caller's memory does, by
         some 400 bytes each.
         """
-        return self._link.fairness.shares(limit, by)
+        return self._link.inspector.shares(limit, by)
 
     @verb
     def census(self, top: int = 10) -> Operation[Census]:
@@ -103,7 +103,7 @@ class _QueueVerbs(Guide):
         Names the `top` lanes that wait longest, at most 100. In pages and in constant memory: no
         call to the server grows with the number of lanes, the number of calls does.
         """
-        return self._link.lane_census.census(top)
+        return self._link.inspector.census(top)
 
     @verb
     def set(

@@ -221,5 +221,5 @@ class Drama:
         return "\n".join(lines)
 
 
-def _corpse(job: rota.DeadJob) -> Corpse:
+def _corpse(job: rota.JobInfo) -> Corpse:
     return Corpse(job.error == "worker lost", job.deaths, job.attempts)

@@ -12,7 +12,7 @@ import pytest
 import rota
 from rota.errors import ConfigError, Unavailable
 from rota.values import model
-from rota.values.model import DeadJob
+from rota.values.model import JobInfo
 from rota.values.signals import Signal
 from tests.failures.tools import Hand, Timed, beat, jobs, stats, until_done, working
 from tests.support.faulty import CUT, Break
@@ -44,7 +44,7 @@ async def bury(queue: rota.Queue, specs: Iterable[rota.JobSpec], reason: str = "
     await hand.leave()
 
 
-def ids(found: Iterable[DeadJob]) -> list[str]:
+def ids(found: Iterable[JobInfo]) -> list[str]:
     return [job.id for job in found]
 
 
@@ -199,7 +199,7 @@ async def test_what_was_interrupted_stays_done_and_is_carried_on(
     async with open_queue(proxy.url, queue_name) as queue:
         names = [f"j{n:04}" for n in range(900)]
         await bury(queue, jobs(names))
-        store = queue.link.dead
+        store = queue.link.store
         pages = 0
 
         def third_fails() -> None:

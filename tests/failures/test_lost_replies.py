@@ -117,7 +117,7 @@ async def test_a_lost_reply_changes_no_answer(
     name: str,
     which: str,
 ) -> None:
-    for module in ("rota.store.bulk", "rota.store.claiming", "rota.store.dead"):
+    for module in ("rota.store.bulk", "rota.store.claiming"):
         monkeypatch.setattr(f"{module}.PAGE", 2)
     script, verb = VERBS[name]
     between = faulty(server)

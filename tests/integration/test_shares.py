@@ -11,8 +11,8 @@ import pytest
 import rota
 from rota.errors import ConfigError
 from rota.script import stubs
-from rota.script.loader import Operation
-from rota.store.shares import LaneShare, ShareOrder, Shares
+from rota.script.loader import Operation, packed_names
+from rota.store.shares import LaneShare, Shares, ShareSort
 from tests.support.clock import Clock, library
 from tests.support.queues import assert_sound, specs, spent
 from tests.support.servers import Server
@@ -42,7 +42,7 @@ class Scene:
                 assert len(jobs) == at_once
                 await consumer.complete(jobs)
 
-    async def shares(self, limit: int = 20, by: ShareOrder = "behind") -> Shares:
+    async def shares(self, limit: int = 20, by: ShareSort = "behind") -> Shares:
         found = await self.queue.shares(limit, by)
         assert self.queue.sync.shares(limit, by) == found
         return found
@@ -224,22 +224,22 @@ async def test_a_lane_that_comes_and_goes_between_pages_is_told(
 ) -> None:
     keys = scene.queue.link.keys
 
-    def page(cursor: str) -> Operation[tuple[str, list[str]]]:
-        after, _, rows = yield from stubs.turns_page(keys, cursor=cursor, limit=100)
+    def page(place: list[bytes]) -> Operation[tuple[list[bytes], list[str]]]:
+        after, rows, _ = yield from stubs.turns_page(keys, cursor=packed_names(place), limit=100)
         return after, [row.name for row in rows]
 
     await scene.fill("a", jobs=1)
     await scene.serve(1)
-    cursor, found = "", list[str]()
+    place, found = list[bytes](), list[str]()
     for first in (True, False, False):
         if in_ring:
             await scene.fill("a", jobs=1)
         elif not first:
             await scene.serve(1)
         in_ring = not in_ring
-        cursor, names = await scene.queue.link.run(page(cursor))
+        place, names = await scene.queue.link.run(page(place))
         found += names
-    assert cursor == ""
+    assert place == []
     assert "a" in found
 
 
@@ -251,7 +251,7 @@ async def test_in_what_order_and_how_many(scene: Scene) -> None:
         held = await consumer.claim(3)
         await consumer.complete([job for job in held if job.lane != "a"])
 
-        async def names(by: ShareOrder, limit: int = 9) -> list[str]:
+        async def names(by: ShareSort, limit: int = 9) -> list[str]:
             return [share.name for share in (await scene.shares(limit, by)).top]
 
         assert await names("waiting") == ["b", "a", "c"]

@@ -12,7 +12,7 @@ from rota.connection import Client, parse_url
 from rota.script.keys import Keys
 from rota.script.loader import Operation
 from rota.store import Store
-from rota.store.dead import Dead
+from rota.store.inspector import Inspector
 from rota.values.jobspec import JobSpec
 from rota.values.model import Action, Exchanged, Settlement
 from tests.model import audit
@@ -34,7 +34,7 @@ class Desk:
         self.clock = Clock(self.raw, self.keys)
         self.client = Client(parse_url(server.url), library=library())
         self.store = Store(self.keys)
-        self.dead = Dead(self.keys)
+        self.look = Inspector(self.keys)
         self._claims: Counter[str] = Counter()
         self.join("c")
 

@@ -259,7 +259,7 @@ def test_completing_and_burying_win(desk: Desk, hold: bool) -> None:
     assert "cancels" not in dump.types
     assert [*dump.get("dead")] == ["s1"]
     assert "cancelled" not in totals(desk)
-    desk.run(desk.dead.replay(["s1"]))
+    desk.run(desk.store.replay(["s1"]))
     assert desk.claim(1, 9) == [["s1", "s2"]]
     assert asked(desk) == {}, "an old flag does not outlive the dead job"
 

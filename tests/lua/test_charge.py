@@ -51,7 +51,7 @@ def test_a_cost_goes_with_its_job(desk: Desk) -> None:
     desk.claim(4)
     desk.settle(("j1", "complete", 0), ("j2", "bury", 0), ("j3", "retry", 5))
     assert desk.hash("costs") == {"j2": "2.5", "j3": "2.5"}
-    desk.run(desk.dead.discard(["j2"]))
+    desk.run(desk.store.discard(["j2"]))
     desk.run(desk.store.purge("a"))
     assert not desk.hash("costs")
     desk.clean()

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from rota.store.dead import START
 from tests.lua.conftest import Desk
 from tests.support.servers import Server
 
@@ -56,10 +55,11 @@ def test_pages_of_the_dead_skip_and_repeat_none(desk: Desk) -> None:
     desk.claim(9)
     desk.settle(*[(id, "bury", 0) for id in ids])
     found = []
-    cursor = START
+    cursor: str | None = None
     while True:
-        cursor, jobs = desk.run(desk.dead.page(cursor, lane=None, task=None, limit=1))
-        found += [job.id for job in jobs]
-        if cursor == START:
+        page = desk.run(desk.look.jobs("dead", lane=None, task=None, cursor=cursor, limit=1))
+        found += [job.id for job in page.jobs]
+        cursor = page.cursor
+        if cursor is None:
             break
     assert found == sorted(ids, key=str.encode)

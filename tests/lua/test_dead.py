@@ -23,7 +23,7 @@ def test_a_replayed_job_has_its_place_and_a_clean_slate(desk: Desk) -> None:
     desk.add("j1", "j2", "j3")
     bury(desk, "j1", "j2")
     desk.raw.hset(desk.key("deaths"), "j1", 3)
-    assert desk.run(desk.dead.replay(["j1", "j1", "j3", "none"])) == ["ok", "none", "none", "none"]
+    assert desk.run(desk.store.replay(["j1", "j1", "j3", "none"])) == ["ok", "none", "none", "none"]
     answer = desk.exchange(3)
     assert [(job.id, job.attempts, job.suspect) for (job,) in answer.entries] == [
         ("j1", 0, False),
@@ -40,7 +40,7 @@ def test_a_held_sequence_goes_on_when_somebody_acts(desk: Desk, act: str, hold: 
     if hold:
         assert desk.claim() == []
     desk.silence()
-    assert desk.run(getattr(desk.dead, act)(["s1"])) == ["ok"]
+    assert desk.run(getattr(desk.store, act)(["s1"])) == ["ok"]
     assert desk.bell() == (hold or act == "replay")
     assert desk.claim(1, 9) == [["s1", "s2"] if act == "replay" else ["s2"]]
     assert not {"blocked", "why", "dead", "errors"} & desk.clean().types.keys()
@@ -50,7 +50,7 @@ def test_a_job_replayed_while_its_sequence_is_held_waits(desk: Desk) -> None:
     desk.add("s1", "s2", "s3", lane="!o")
     bury(desk, "s1")
     assert desk.claim() == [["s2"]]
-    desk.run(desk.dead.replay(["s1"]))
+    desk.run(desk.store.replay(["s1"]))
     assert desk.claim() == []
     desk.clean()
     desk.settle(("s2", "retry", 0))
@@ -62,8 +62,8 @@ def test_replay_refuses_what_it_cannot_place(desk: Desk) -> None:
     bury(desk, "j1", "j2")
     desk.raw.set(desk.key("job", "j1"), "damaged")
     desk.raw.delete(desk.key("job", "j2"))
-    assert desk.run(desk.dead.replay(["j1", "j2"])) == ["unreadable", "unreadable"]
-    assert desk.run(desk.dead.discard(["j1", "j2"])) == ["ok", "ok"]
+    assert desk.run(desk.store.replay(["j1", "j2"])) == ["unreadable", "unreadable"]
+    assert desk.run(desk.store.discard(["j1", "j2"])) == ["ok", "ok"]
     assert not {"dead", "errors", "attempts"} & desk.clean().types.keys()
 
 
@@ -72,7 +72,7 @@ def test_a_replay_frees_no_block_but_its_own(desk: Desk) -> None:
     bury(desk, "s1")
     desk.claim()
     desk.settle(("s2", "retry", 5))
-    desk.run(desk.dead.replay(["s1"]))
+    desk.run(desk.store.replay(["s1"]))
     assert desk.claim() == []
     desk.clock.advance(5)
     assert desk.claim(1, 9) == [["s1", "s2"]]
@@ -122,6 +122,6 @@ def test_the_dead_are_kept_up_to_a_number_and_an_age(desk: Desk) -> None:
     desk.beat()
     dump = desk.clean()
     assert {id for id, _ in dump.each("job:")} == {"hold", "after"}
-    desk.run(desk.dead.replay(["hold"]))
+    desk.run(desk.store.replay(["hold"]))
     desk.beat()
     assert "dead_at" not in desk.clean().get("config")

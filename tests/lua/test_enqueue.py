@@ -101,7 +101,7 @@ def test_an_id_is_taken_while_its_job_exists(desk: Desk) -> None:
     assert desk.add("j") == ["duplicate"]
     desk.settle(("j", "bury", 0))
     assert desk.add("j") == ["duplicate"]
-    assert desk.run(desk.dead.discard(["j"])) == ["ok"]
+    assert desk.run(desk.store.discard(["j"])) == ["ok"]
     assert desk.add("j", lane="b") == ["created"]
     assert desk.claim() == [["j"]]
     desk.exchange(0, done=[("j", 2)])

@@ -151,7 +151,7 @@ def test_a_dead_job(desk: Desk, why: Why) -> None:
     assert reason.frees == f"rota dead replay {name} j, or rota dead discard {name} j"
     assert reason.detail["holds_sequence"] is False
     assert reason.detail["worker"] == "h:1"
-    desk.dead.discard(["j"])
+    desk.store.discard(["j"])
 
 
 def test_an_unknown_and_a_done_job_are_none(desk: Desk, why: Why) -> None:

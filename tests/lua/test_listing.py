@@ -9,7 +9,8 @@ import pytest
 from rota.errors import ConfigError
 from rota.script import stubs
 from rota.script.loader import packed_names
-from rota.store.inspector import LOOKS, Inspector
+from rota.store.inspector import Inspector
+from rota.store.jobs import LOOKS
 from rota.values.listing import SequenceInfo
 from rota.values.model import Settlement
 from tests.lua.conftest import Desk
@@ -147,7 +148,7 @@ def test_pages_are_bounded_in_looks_and_bytes(desk: Desk, look: Inspector) -> No
     desk.add(*(f"j{i}" for i in range(250)))
     keys, calls = desk.keys, 0
     while calls == 0 or cursor:
-        cursor, rows = desk.run(
+        cursor, rows, _ = desk.run(
             stubs.waiting_page(
                 keys, lane="a", task="x", cursor=packed_names(cursor), limit=50, looks=100
             ).__iter__()
@@ -262,7 +263,7 @@ def test_skip_past_a_dead_job(desk: Desk) -> None:
     assert desk.run(desk.store.skip("a", "k", by=None)) is None
     assert desk.claim() == [["s2"]]
     desk.clean()
-    assert desk.run(desk.dead.replay(["s1"])) == ["ok"]
+    assert desk.run(desk.store.replay(["s1"])) == ["ok"]
     desk.clean()
 
 
@@ -276,7 +277,9 @@ def test_skip_past_a_head_that_waits_for_its_retry(desk: Desk) -> None:
         assert desk.run(desk.store.skip(lane, key or "", by="ops ☃")) == ids[0]
         desk.clean()
         assert desk.claim() == [[ids[1]]]
-        dead = {job.id: job for job in desk.run(desk.dead.first(lane=lane, task=None, limit=9))}
+        dead = {
+            job.id: job for job in desk.run(desk.look.first_dead(lane=lane, task=None, limit=9))
+        }
         job = dead[ids[0]]
         assert (job.error, job.worker, job.attempts) == ("broke\nskipped by ops ☃", "h:1", 1)
 
@@ -319,7 +322,7 @@ def test_retry_by_where_the_job_stands(desk: Desk) -> None:
         "later": "ok",
         "no": "none",
     }
-    assert desk.run(desk.dead.discard(["damaged"])) == ["ok"]
+    assert desk.run(desk.store.discard(["damaged"])) == ["ok"]
     desk.clean()
     assert {id for entry in desk.claim(20) for id in entry} == {
         "waiting", "retried", "dead", "s1", "delayed", "later",

@@ -255,7 +255,7 @@ def test_free_sequences_go_whole_and_those_that_are_not_free_stay_whole(desk: De
     desk.clean()
     desk.exchange(0, done=[("held0", 1)])
     desk.clock.advance(10_000)
-    desk.run(desk.dead.replay(["dead0"]))
+    desk.run(desk.store.replay(["dead0"]))
     assert desk.beat() is not None
     assert move(desk) == Moved(moved=19, left=0)
     assert not desk.zset("blocked")
@@ -270,7 +270,7 @@ def test_delayed_jobs_stay_with_a_sequence_that_is_out_though_nothing_waits(desk
     desk.settle(("k1", "bury", 0), hold=True)
     assert move(desk) == Moved(0, 1), "its dead head stands between"
     desk.clean()
-    desk.run(desk.dead.discard(["k1"]))
+    desk.run(desk.store.discard(["k1"]))
     assert move(desk) == Moved(1, 0)
     desk.clean()
 

@@ -1,4 +1,4 @@
-"""job_info, lane_info, lanes_page, dead_page, consumers_page, queue_info: reading, by pages."""
+"""job_info, lane_info, lanes_page, timed_page, consumers_page, queue_info: reading, by pages."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import struct
 import pytest
 
 from rota.script import stubs
-from rota.store.dead import START
+from rota.script.loader import packed_names
 from rota.store.inspector import Inspector
 from rota.values.jobspec import JobSpec
 from rota.values.limits import Rate
-from rota.values.model import LaneInfo, Settlement
+from rota.values.model import ConsumerInfo, LaneInfo, Settlement
 from tests.lua.conftest import LEASE, Desk
 
 pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
@@ -122,11 +122,12 @@ def test_the_wait_of_the_next_entry_apart_from_what_is_out(desk: Desk, look: Ins
 
 def listed(desk: Desk, limit: int = 50) -> dict[str, LaneInfo]:
     found: dict[str, LaneInfo] = {}
-    cursor = ""
+    place: list[bytes] = []
     while True:
-        cursor, rows = desk.run(iter(stubs.lanes_page(desk.keys, cursor=cursor, limit=limit)))
+        page = stubs.lanes_page(desk.keys, cursor=packed_names(place), limit=limit)
+        place, rows, _ = desk.run(iter(page))
         found.update((row.name, row) for row in rows)
-        if not cursor:
+        if not place:
             return found
 
 
@@ -316,11 +317,12 @@ def test_every_lane_is_listed_once(desk: Desk, look: Inspector) -> None:
         else:
             desk.run(desk.store.pause(lane, reason=None, by=None, until=None))
     found = []
-    cursor = ""
+    place: list[bytes] = []
     while True:
-        cursor, rows = desk.run(iter(stubs.lanes_page(desk.keys, cursor=cursor, limit=50)))
+        page = stubs.lanes_page(desk.keys, cursor=packed_names(place), limit=50)
+        place, rows, _ = desk.run(iter(page))
         found += [row.name for row in rows]
-        if not cursor:
+        if not place:
             break
     assert sorted(found) == sorted([*busy, "idle1", "idle2", "like others", "rated"])
 
@@ -337,13 +339,14 @@ def test_the_dead_are_listed_oldest_first_whatever_goes_meanwhile(desk: Desk, li
             desk.clock.advance(1)
     expected = [*sorted(ids[:5], key=str.encode), *sorted(ids[5:], key=str.encode)]
     found = []
-    cursor = START
+    cursor: str | None = None
     while True:
-        cursor, jobs = desk.run(desk.dead.page(cursor, lane=None, task=None, limit=limit))
-        found += [job.id for job in jobs]
-        if cursor == START:
+        page = desk.run(desk.look.jobs("dead", lane=None, task=None, cursor=cursor, limit=limit))
+        found += [job.id for job in page.jobs]
+        cursor = page.cursor
+        if cursor is None:
             break
-        desk.run(desk.dead.discard([cursor[1].decode()]))
+        desk.run(desk.store.discard([page.jobs[-1].id]))
     assert found == expected
 
 
@@ -351,11 +354,11 @@ def test_consumers_are_listed_with_what_they_hold(desk: Desk) -> None:
     desk.add("j1", "j2")
     desk.claim(2)
     desk.join("idle")
-    now, cursor, rows = desk.run(iter(stubs.consumers_page(desk.keys, cursor="0", limit=100)))
-    assert (now, cursor) == (desk.clock.now, b"0")
-    assert sorted(rows) == [
-        [b"c", now + LEASE, b"host:c", 2, b""],
-        [b"idle", now + LEASE, b"host:idle", 0, b""],
+    cursor, rows = desk.run(iter(stubs.consumers_page(desk.keys, cursor="0", limit=100)))
+    assert cursor == "0"
+    assert sorted(rows, key=lambda row: row.id) == [
+        ConsumerInfo("c", "host:c", LEASE / 1000, 2),
+        ConsumerInfo("idle", "host:idle", LEASE / 1000, 0),
     ]
 
 

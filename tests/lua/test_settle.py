@@ -95,7 +95,7 @@ def test_another_ending_ends_the_row(desk: Desk, ending: Action) -> None:
     desk.claim()
     desk.settle(("j", ending, 0), error='{"error":"x"}')
     if ending == "bury":
-        assert desk.run(desk.dead.replay(["j"])) == ["ok"]
+        assert desk.run(desk.store.replay(["j"])) == ["ok"]
     elif ending == "complete":
         desk.add("j")
     assert not desk.hash("releases")
@@ -190,7 +190,7 @@ def test_a_dead_jobs_hold_outlasts_the_delay_of_an_earlier_one(desk: Desk, toget
     desk.clock.advance(10)
     assert desk.claim() == []
     assert desk.zset("blocked") == {f"h:{SEQUENCE}": float("inf")}
-    assert desk.run(desk.dead.discard(["s2"])) == ["ok"]
+    assert desk.run(desk.store.discard(["s2"])) == ["ok"]
     assert desk.claim(1, 9) == [["s1", "s3"]]
     desk.clean()
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import rota
 from rota.script.keys import Keys
 from rota.store import census as module
-from rota.store.census import STATES, Census, CensusTaker
-from rota.values.model import LaneInfo
+from rota.store.census import Census
+from rota.store.inspector import Inspector
+from rota.values.model import LaneInfo, LaneState
+
+STATES = get_args(LaneState)
 
 
 def lane(name: str, **fields: Any) -> LaneInfo:
@@ -26,13 +29,13 @@ def ready(name: str, wait: float, **fields: Any) -> LaneInfo:
 
 
 def taken(pages: list[list[LaneInfo]], top: int = 2) -> Census:
-    operation = CensusTaker(Keys("q")).census(top)
+    operation = Inspector(Keys("q")).census(top)
     try:
         next(operation)
         for number, page in enumerate(pages, start=1):
-            cursor = b"" if number == len(pages) else b"1:1"
+            cursor = [] if number == len(pages) else [b"1", b"1"]
             with pytest.MonkeyPatch.context() as patched:
-                patched.setattr("rota.script.replies.lane_row", lambda _, row: row)
+                patched.setattr("rota.script.replies.lane", lambda _, row: row)
                 operation.send((0, cursor, page))
     except StopIteration as stop:
         found: Census = stop.value

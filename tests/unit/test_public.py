@@ -18,7 +18,7 @@ from rota.values.signals import Signal
 PUBLIC = [
     "Advice", "Backoff", "BatchInterrupted", "Bury", "Cancelled", "Census", "ConfigError",
     "ConsumerInfo",
-    "DeadJob", "Drained", "Durable", "Enqueued", "Explanation", "Finding", "Job", "JobInfo",
+    "Drained", "Durable", "Enqueued", "Explanation", "Finding", "Job", "JobInfo",
     "JobSpec", "JobsPage", "LaneBroken", "LaneFull", "LaneInfo", "LaneShare", "LeaseLost", "Moved",
     "NotDurable",
     "PayloadError", "Queue", "QueueBroken", "QueueInfo", "Rate", "RateLimited", "Reason", "Release",

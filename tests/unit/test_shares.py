@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.store.shares import Turns, find_level, jain, part_kept_waiting
+from rota.store.shares import Paces, Turns, find_level, part_kept_waiting
 from rota.values.limits import Rate
 from rota.values.model import LaneInfo
 
@@ -77,7 +77,10 @@ def test_nothing_is_due_to_nobody() -> None:
     ],
 )
 def test_jains_index(values: list[float], index: float | None) -> None:
-    assert jain(values) == (None if index is None else pytest.approx(index))
+    paces = Paces()
+    for value in values:
+        paces.add(value)
+    assert paces.index == (None if index is None else pytest.approx(index))
 
 
 def lane(

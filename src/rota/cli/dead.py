@@ -27,7 +27,7 @@ from rota.cli.times import ago
 from rota.errors import ConfigError
 from rota.queue import Queue
 from rota.values.failure import headline
-from rota.values.model import DeadAnswer, DeadJob
+from rota.values.model import DeadAnswer, JobInfo
 
 app = noun("dead", "Look at jobs that gave up, put them back, delete them.")
 
@@ -64,10 +64,10 @@ def ls(
             say(f"queue {target.name} has no such dead jobs")
 
 
-def _cells(job: DeadJob) -> tuple[str, ...]:
+def _cells(job: JobInfo) -> tuple[str, ...]:
     return (
         job.id,
-        ago(job.died_at),
+        ago(job.died_at) if job.died_at else "-",
         job.task or "-",
         job.lane or "-",
         str(job.attempts),

@@ -28,7 +28,7 @@ from rota.cli.terminal import opened, progress
 from rota.cli.times import ago, moment, when
 from rota.errors import ConfigError
 from rota.queue import Queue
-from rota.store.inspector import MAX_LISTED
+from rota.store.jobs import MAX_LISTED
 from rota.values.config import whole
 from rota.values.failure import headline
 from rota.values.model import JobInfo

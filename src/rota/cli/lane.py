@@ -18,14 +18,14 @@ from rota.cli.shares import print_shares
 from rota.cli.terminal import opened, progress
 from rota.cli.times import when
 from rota.values.config import whole
-from rota.values.model import LaneInfo, LaneOrder
+from rota.values.model import LaneInfo, LaneSort
 from rota.values.timing import duration
 
 MOST_LANES = 1_000_000
 HEADINGS = ("lane", "waiting", "delayed", "running", "oldest wait", "state")
 
 
-class Order(StrEnum):
+class By(StrEnum):
     """What `ls --by` takes."""
 
     BEHIND = "behind"
@@ -46,7 +46,7 @@ def ls(
         int, typer.Option(help="Most lanes to show; those with work come first.")
     ] = 100,
     by: Annotated[
-        Order | None,
+        By | None,
         typer.Option(
             help="The highest of all lanes first; behind: shares received against shares due, and "
             "the queue's fairness index.",
@@ -62,11 +62,11 @@ def ls(
     with opened(queue, url) as target:
         whole(limit, 1, MOST_LANES, "--limit")
         with progress(f"looking at the lanes of {target.name}"):
-            if by is Order.BEHIND:
+            if by is By.BEHIND:
                 print_shares(target.sync.shares(limit), as_json=as_json)
                 return
             info = target.sync.info()
-            found = target.sync.lanes(limit + 1, None if by is None else cast(LaneOrder, by.value))
+            found = target.sync.lanes(limit + 1, None if by is None else cast(LaneSort, by.value))
         lanes = found[:limit]
         if by is None:
             lanes.sort(key=lambda lane: (-lane.waiting, -lane.running, lane.name))

@@ -75,16 +75,8 @@ def _cells(keys: Keys, info: QueueInfo) -> tuple[str, ...]:
         str(info.dead),
         str(info.lanes_waiting),
         str(info.consumers),
-        _state(info),
+        info.state,
     )
-
-
-def _state(info: QueueInfo) -> str:
-    if info.paused:
-        return "paused"
-    if info.waiting and not info.consumers:
-        return "no worker"
-    return "at ceiling" if info.ceiling is not None and info.permits >= info.ceiling else "open"
 
 
 @app.command(name="show")
@@ -100,7 +92,7 @@ def show(queue: QueueArgument, as_json: JsonOption = False, url: UrlOption = Non
             [
                 ("queue", target.name),
                 ("server", target.link.target.display),
-                ("state", _state(info)),
+                ("state", info.state),
                 ("paused until", when(info.paused_until)),
                 ("reason", info.pause_reason),
                 ("by", info.paused_by),

@@ -12,7 +12,7 @@ import typer
 
 from rota.script.keys import Keys
 from rota.values.listing import SequenceInfo
-from rota.values.model import ConsumerInfo, DeadJob, JobInfo, LaneInfo, QueueInfo
+from rota.values.model import ConsumerInfo, JobInfo, LaneInfo, QueueInfo
 from rota.values.names import text_of
 
 Row = Mapping[str, Any]
@@ -59,8 +59,11 @@ def job_row(job: JobInfo) -> Row:
     return {**_builtins(job), "payload": _text(job.payload)}
 
 
-def dead_row(job: DeadJob) -> Row:
-    return {**_builtins(job), "payload": _text(job.payload)}
+def dead_row(job: JobInfo) -> Row:
+    row = dict(job_row(job))
+    del row["state"]
+    died = {"died_at": row.pop("due")}
+    return {**row, **died, "error": job.error or "", "worker": job.worker or ""}
 
 
 def sequence_row(sequence: SequenceInfo) -> Row:

@@ -23,7 +23,7 @@ from rota.cli.terminal import confirm, opened, progress
 from rota.cli.times import moment, when
 from rota.explain.words import command
 from rota.queue import Queue
-from rota.store.inspector import MAX_LISTED
+from rota.store.jobs import MAX_LISTED
 from rota.values.config import whole
 from rota.values.listing import SequenceInfo
 

@@ -21,7 +21,6 @@ from rota.cli.top_view import print_frame, screen
 from rota.cli.top_walk import Frame, Walk
 from rota.queue import Queue
 from rota.values.config import whole
-from rota.values.model import LaneOrder
 
 SHORTEST_S = 0.2
 FIRST_S = 0.3
@@ -34,7 +33,7 @@ SCREEN = 60
 """The most lanes on a screen."""
 
 
-class Order(StrEnum):
+class By(StrEnum):
     """What `--by` takes."""
 
     OLDEST_WAIT = "oldest_wait"
@@ -45,9 +44,7 @@ class Order(StrEnum):
 
 def top(
     queue: QueueArgument,
-    by: Annotated[
-        Order, typer.Option(help="Which lanes come first: the highest.")
-    ] = Order.OLDEST_WAIT,
+    by: Annotated[By, typer.Option(help="Which lanes come first: the highest.")] = By.OLDEST_WAIT,
     interval: Annotated[str, typer.Option(metavar="TIME", help="How often to look.")] = "2s",
     once: Annotated[
         bool, typer.Option("--once", help="Look at all lanes once, print, and end.")
@@ -65,10 +62,9 @@ def top(
     """
     with opened(queue, url) as target:
         pause = max(SHORTEST_S, span(interval, "--interval"))
-        order: LaneOrder = by.value
         whole(limit, 1, MOST, "--limit")
         live = sys.stdout.isatty() and not once and not as_json
-        walk = Walk(target, order, SCREEN if live else limit)
+        walk = Walk(target, by.value, SCREEN if live else limit)
         if live:
             _watch(target, walk, pause)
             return

@@ -52,7 +52,7 @@ def print_frame(name: str, frame: Frame) -> None:
 def _header(name: str, frame: Frame) -> list[str]:
     info = frame.info
     state = "paused" if info.paused else ""
-    if info.waiting and not info.consumers:
+    if info.unattended:
         state = "WORK WAITS AND THERE IS NO WORKER"
     rates = ""
     if frame.arriving is not None and frame.ending is not None:

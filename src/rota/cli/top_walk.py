@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from heapq import nsmallest
 
 from rota.queue import Queue
-from rota.values.model import ConsumerInfo, LaneInfo, LaneOrder, QueueInfo
+from rota.store.lanes import Highest
+from rota.values.model import ConsumerInfo, LaneInfo, LaneSort, QueueInfo
 
 CONSUMERS = 200
 """The most that are read."""
@@ -36,22 +36,25 @@ class Frame:
 class _Round:
     """A walk over the lanes, under way."""
 
-    cursor: str = ""
+    best: Highest
+    cursor: str | None = None
     counted: int = 0
     states: Counter[str] = field(default_factory=Counter)
-    best: dict[str, LaneInfo] = field(default_factory=dict)
 
 
 class Walk:
     """Goes round the lanes of a queue, and remembers the first `keep` of them by `by`."""
 
-    def __init__(self, queue: Queue, by: LaneOrder, keep: int) -> None:
+    def __init__(self, queue: Queue, by: LaneSort, keep: int) -> None:
         self._queue = queue
         self._by = by
         self._keep = keep
-        self._round = _Round()
+        self._round = self._new_round()
         self._last: _Round | None = None
         self._totals: tuple[float, dict[str, int]] | None = None
+
+    def _new_round(self) -> _Round:
+        return _Round(Highest(self._keep, self._by))
 
     def look(self, budget: float) -> Frame:
         """Walks on for `budget` seconds, to the end of the round at most; then looks anew at those
@@ -62,14 +65,16 @@ class Walk:
         shown = self._last or self._round
         sync, link = self._queue.sync, self._queue.link
         info = sync.info()
-        names = {**shown.best, **self._round.best}
-        lanes = self._first(link.run_sync(link.inspector.lanes_named(list(names))))
+        seen = {lane.name for best in (shown.best, self._round.best) for lane in best.lanes}
+        now = self._new_round().best
+        for lane in link.run_sync(link.inspector.lanes_named(sorted(seen))):
+            now.add(lane)
         arriving, ending = self._rates(info)
         return Frame(
             info=info,
             arriving=arriving,
             ending=ending,
-            lanes=lanes[: self._keep],
+            lanes=now.lanes,
             states=shown.states,
             counted=shown.counted,
             complete=self._last is not None,
@@ -78,18 +83,14 @@ class Walk:
 
     def _step(self) -> None:
         link, this = self._queue.link, self._round
-        this.cursor, rows = link.run_sync(link.inspector.lanes_page(this.cursor))
-        for row in rows:
+        page = link.run_sync(link.inspector.lanes_page(this.cursor))
+        this.cursor = page.cursor
+        for lane in page.lanes:
             this.counted += 1
-            this.states[row.state] += 1
-            this.best[row.name] = row
-        if len(this.best) > 4 * self._keep or not this.cursor:
-            this.best = {row.name: row for row in self._first(list(this.best.values()))}
-        if not this.cursor:
-            self._last, self._round = this, _Round()
-
-    def _first(self, lanes: list[LaneInfo]) -> list[LaneInfo]:
-        return nsmallest(self._keep, lanes, key=lambda lane: (-lane.rank(self._by), lane.name))
+            this.states[lane.state] += 1
+            this.best.add(lane)
+        if this.cursor is None:
+            self._last, self._round = this, self._new_round()
 
     def _rates(self, info: QueueInfo) -> tuple[float | None, float | None]:
         now, before = time.monotonic(), self._totals

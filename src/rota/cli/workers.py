@@ -22,7 +22,7 @@ from rota.cli.rows import consumer_row, print_rows
 from rota.cli.terminal import confirm, opened
 from rota.errors import ConfigError
 from rota.queue import Queue
-from rota.store.inspector import MAX_LANES
+from rota.store.inspector import MAX_CONSUMERS
 from rota.values.config import whole
 from rota.values.model import ConsumerInfo
 from rota.values.timing import duration
@@ -46,7 +46,7 @@ def ls(
 ) -> None:
     """Show who works on a queue: consumers, their processes, the jobs they hold, their leases."""
     with opened(queue, url) as target:
-        found = target.sync.consumers(whole(limit, 1, MAX_LANES, "--limit"))
+        found = target.sync.consumers(whole(limit, 1, MAX_CONSUMERS, "--limit"))
         if as_json:
             print_rows(map(consumer_row, found))
         elif found:
@@ -110,7 +110,7 @@ def _ask(
     if bool(wanted) == everyone:
         raise ConfigError("expected consumers, or --all")
     confirm(queue, f"Ask all consumers {what}?", yes=yes or not everyone, dry_run=dry_run)
-    found = queue.sync.consumers(MAX_LANES)
+    found = queue.sync.consumers(MAX_CONSUMERS)
     names = {name for one in found for name in (one.id, one.name)}
     missing = [] if wanted is None else [name for name in wanted if name not in names]
     for name in missing:

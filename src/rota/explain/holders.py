@@ -45,12 +45,11 @@ def holders_of(keys: Keys, lane: str, permits: int) -> Operation[list[Holder]]:
     found: list[Holder] = []
     wanted, cursor = min(permits, MOST_HOLDERS), "0"
     while True:
-        _, after, rows = yield from stubs.consumers_page(keys, cursor=cursor, limit=LISTED)
-        busy = [(text_of(id), text_of(name)) for id, _, name, held, _ in rows if held > 0]
+        cursor, page = yield from stubs.consumers_page(keys, cursor=cursor, limit=LISTED)
+        busy = [(one.id, one.name) for one in page if one.held]
         for start in range(0, len(busy), AT_ONCE):
             if len(found) < wanted:
                 found += yield from _held_by(keys, lane, busy[start : start + AT_ONCE], wanted)
-        cursor = after.decode()
         if cursor == "0" or len(found) >= wanted:
             return (yield from _with_tasks(keys, found[:MOST_HOLDERS]))
 

@@ -13,10 +13,7 @@ from rota.explain import Explainer
 from rota.script.keys import Keys
 from rota.script.loader import LIBRARY, Library, Operation
 from rota.store import Store
-from rota.store.census import CensusTaker
-from rota.store.dead import Dead
 from rota.store.inspector import Inspector
-from rota.store.shares import Fairness
 from rota.values import config
 from rota.values.telling import Logger
 
@@ -50,11 +47,8 @@ class Link:
         self._default_ceiling = default_ceiling
         self.store = Store(keys)
         self.inspector = Inspector(keys)
-        self.dead = Dead(keys)
         self.doctor = Doctor(keys)
         self.explainer = Explainer(keys)
-        self.fairness = Fairness(keys)
-        self.lane_census = CensusTaker(keys)
         self._library = library
         self._target = None if url is None else parse_url(url)
         self._directory = Path.cwd() if url is None else Path()

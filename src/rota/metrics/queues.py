@@ -143,7 +143,7 @@ def _add_info(families: Families, name: str, info: QueueInfo) -> None:
     gauge("ceiling", info.ceiling)
     gauge("paused", info.paused)
     gauge("consumers", info.consumers)
-    gauge("unattended", info.waiting > 0 and not info.consumers and not info.paused)
+    gauge("unattended", info.unattended)
     gauge("lanes_waiting", info.lanes_waiting)
     gauge("lanes_ready", info.lanes_ready)
     gauge("lanes_paused", info.lanes_paused)
@@ -186,7 +186,7 @@ class _Lanes:
         try:
             if self._client is None:
                 self._client = queue.link.own_client(reply_timeout=CENSUS_REPLY_S, resend=True)
-            self._census = self._client.run(queue.link.lane_census.census(self._top))
+            self._census = self._client.run(queue.link.inspector.census(self._top))
         except Exception as error:  # whatever it was: the next scrape tries again
             self.trouble = f"{type(error).__name__}: {error}"
             if self._logs.allows("census", error):

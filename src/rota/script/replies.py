@@ -1,14 +1,33 @@
-"""What scripts answer, read into values: one function for each shape of a reply."""
+"""What scripts answer, read into values: one function for each shape of a reply.
+
+A reply of many fields is declared here once, by name and in order; its Lua says the same order in
+a line `-- fields:`, and a test holds the two together.
+"""
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, NamedTuple, cast
 
+from rota.errors import PayloadError
 from rota.script.loader import Reply
 from rota.values.failure import headline
+from rota.values.jobspec import Header
 from rota.values.limits import Rate, Template, stored
 from rota.values.listing import Place, SequenceInfo, SequenceState
-from rota.values.model import Answer, Claimed, DeadAnswer, Exchanged, LaneInfo, QueueInfo, read_note
+from rota.values.model import (
+    Answer,
+    Claimed,
+    ConsumerInfo,
+    DeadAnswer,
+    Exchanged,
+    JobInfo,
+    JobState,
+    LaneInfo,
+    QueueInfo,
+    Record,
+    parse_record,
+    read_note,
+)
 from rota.values.names import text_of
 
 MINUTE_MS = 60_000
@@ -51,34 +70,50 @@ def _due(reply: Reply) -> float | None:
     return None if reply < 0 else reply / 1000
 
 
+class ExchangeReply(NamedTuple):
+    """`attempts` and `suspects` are empty where no job has any, `sizes` where each entry is one
+    job."""
+
+    status: bytes
+    now: int
+    due: int
+    left: int
+    answers: list[bytes]
+    ids: list[bytes]
+    records: list[bytes | None]
+    sizes: list[int]
+    attempts: list[bytes | None]
+    suspects: list[bytes | None]
+
+
 def exchanged(reply: Reply) -> Exchanged:
-    status, now, due, left, words, ids, records, sizes, attempts, suspects = reply
+    said = ExchangeReply._make(reply)
     return Exchanged(
-        status=status.decode(),
-        now=now,
-        due=_due(due),
-        left=bool(left),
-        answers=answers(words),
-        entries=_entries(ids, records, sizes, attempts, suspects) if ids else [],
+        status=cast(Any, said.status.decode()),
+        now=said.now,
+        due=_due(said.due),
+        left=bool(said.left),
+        answers=answers(said.answers),
+        entries=_entries(said) if said.ids else [],
     )
 
 
-def _entries(
-    ids: Reply, records: Reply, sizes: Reply, attempts: Reply, suspects: Reply
-) -> list[list[Claimed]]:
-    if attempts:
+def _entries(said: ExchangeReply) -> list[list[Claimed]]:
+    if said.attempts:
+        columns = zip(said.ids, said.records, said.attempts, said.suspects, strict=True)
         jobs = [
             Claimed(text_of(id), record, int(tried or 0), bool(died))
-            for id, record, tried, died in zip(ids, records, attempts, suspects, strict=True)
+            for id, record, tried, died in columns
         ]
     else:
         jobs = [
-            Claimed(text_of(id), record, 0, False) for id, record in zip(ids, records, strict=True)
+            Claimed(text_of(id), record, 0, False)
+            for id, record in zip(said.ids, said.records, strict=True)
         ]
-    if not sizes:
+    if not said.sizes:
         return [[job] for job in jobs]
     entries, start = [], 0
-    for size in sizes:
+    for size in said.sizes:
         entries.append(jobs[start : start + size])
         start += size
     return entries
@@ -117,32 +152,59 @@ def page_of_held(reply: Reply) -> tuple[str, str, list[tuple[str, str]]]:
     return text(status), text(cursor), list(pairs)
 
 
-def lane_row(now: int, row: Reply) -> LaneInfo:
-    name, waiting, delayed, running, ceiling, weight, paused, blocked, ready, since, *more = row
-    backlog, why, pause_end, rate, template, rated, following, served, waited, charged = more
-    note = read_note(why)
+# ── lanes and the queue ─────────────────────────────────────────────────────────────────────────
+
+
+class LaneReply(NamedTuple):
+    """A lane, as lua/lib/lane/lane_rows tells it."""
+
+    name: bytes
+    waiting: int
+    delayed: int
+    running: int
+    ceiling: int | bytes
+    weight: bytes
+    paused: int
+    blocked: int
+    in_ring: int
+    since: int
+    backlog: int | bytes
+    pause_note: bytes
+    pause_ends: int
+    rate: bytes
+    template: bytes
+    rated: int
+    next_since: int
+    served: int
+    waited: int
+    charged: bytes
+
+
+def lane(now: int, row: Reply) -> LaneInfo:
+    said = LaneReply._make(row)
+    note = read_note(said.pause_note)
     return LaneInfo(
-        name=text_of(name),
-        waiting=waiting,
-        delayed=delayed,
-        running=running,
-        ceiling=None if ceiling == b"" else int(ceiling),
-        weight=float(weight),
-        paused=bool(paused),
-        blocked_until=blocked / 1000 if blocked else None,
-        in_ring=bool(ready),
-        oldest_wait=_since(now, since),
-        backlog=None if backlog == b"" else int(backlog),
+        name=text_of(said.name),
+        waiting=said.waiting,
+        delayed=said.delayed,
+        running=said.running,
+        ceiling=stored(int, said.ceiling),
+        weight=float(said.weight),
+        paused=bool(said.paused),
+        blocked_until=_seconds(said.blocked),
+        in_ring=bool(said.in_ring),
+        oldest_wait=_since(now, said.since),
+        backlog=stored(int, said.backlog),
         pause_reason=note.get("reason"),
         paused_by=note.get("by"),
-        paused_until=pause_end / 1000 if pause_end else None,
-        rate=Rate.parse(text_of(rate)) if rate else None,
-        template=text_of(template) if template else None,
-        rated_until=rated / 1000 if rated else None,
-        next_wait=_since(now, following),
-        served=served,
-        wait_mean=waited / served / 1000 if served else None,
-        charged=float(charged),
+        paused_until=_seconds(said.pause_ends),
+        rate=Rate.parse(text_of(said.rate)) if said.rate else None,
+        template=text_of(said.template) or None,
+        rated_until=_seconds(said.rated),
+        next_wait=_since(now, said.next_since),
+        served=said.served,
+        wait_mean=said.waited / said.served / 1000 if said.served else None,
+        charged=float(said.charged),
         window=_window(now),
     )
 
@@ -155,42 +217,65 @@ def _since(now: int, then: int) -> float | None:
     return max(0, now - then) / 1000 if then else None
 
 
+def _seconds(ms: int) -> float | None:
+    """An instant in Unix seconds; None for 0, which is none."""
+    return ms / 1000 if ms else None
+
+
 def lane_info(reply: Reply) -> LaneInfo:
-    return lane_row(reply[0], reply[1])
+    return lane(reply[0], reply[1])
 
 
-def lanes_page(reply: Reply) -> tuple[str, list[LaneInfo]]:
-    now, cursor, rows = reply
-    return text(cursor), [lane_row(now, row) for row in rows]
+class LanesReply(NamedTuple):
+    """A page of lanes; `window`: of their figures, in seconds."""
+
+    place: Place
+    lanes: list[LaneInfo]
+    window: float
 
 
-def turns_page(reply: Reply) -> tuple[str, float, list[LaneInfo]]:
-    return text(reply[1]), _window(reply[0]), lanes_page(reply)[1]
+def lanes(reply: Reply) -> LanesReply:
+    now, place, rows = reply
+    return LanesReply(place, [lane(now, row) for row in rows], _window(now))
+
+
+class QueueReply(NamedTuple):
+    stats: list[bytes]
+    delayed: int
+    dead: int
+    lanes_waiting: int
+    lanes_ready: int
+    lanes_paused: int
+    consumers: int
+    default_ceiling: bytes
+    default_weight: bytes
+    ceiling: bytes
+    pause_note: bytes
+    pause_ends: int
 
 
 def queue_info(reply: Reply) -> QueueInfo:
-    _, flat, delayed, dead, waiting, ready, paused, consumers, *settings, _ = reply
-    default_ceiling, default_weight, ceiling, gate, until = settings
-    totals = [stored(int, total) or 0 for total in flat[1::2]]
-    stats = dict(zip(texts(flat[::2]), totals, strict=True))
-    note = read_note(gate) if gate else {}
+    said = QueueReply._make(reply)
+    totals = [stored(int, total) or 0 for total in said.stats[1::2]]
+    stats = dict(zip(texts(said.stats[::2]), totals, strict=True))
+    note = read_note(said.pause_note) if said.pause_note else {}
     return QueueInfo(
         waiting=stats.pop("waiting", 0),
         running=stats.pop("running", 0),
         permits=stats.pop("permits", 0),
-        delayed=delayed,
-        dead=dead,
-        lanes_waiting=waiting,
-        lanes_ready=ready,
-        lanes_paused=paused,
-        consumers=consumers,
-        default_ceiling=stored(int, default_ceiling),
-        default_weight=stored(float, default_weight),
-        ceiling=stored(int, ceiling),
-        paused=gate != b"",
+        delayed=said.delayed,
+        dead=said.dead,
+        lanes_waiting=said.lanes_waiting,
+        lanes_ready=said.lanes_ready,
+        lanes_paused=said.lanes_paused,
+        consumers=said.consumers,
+        default_ceiling=stored(int, said.default_ceiling),
+        default_weight=stored(float, said.default_weight),
+        ceiling=stored(int, said.ceiling),
+        paused=said.pause_note != b"",
         pause_reason=note.get("reason"),
         paused_by=note.get("by"),
-        paused_until=until / 1000 if until else None,
+        paused_until=_seconds(said.pause_ends),
         totals=stats,
     )
 
@@ -210,36 +295,124 @@ def raw(reply: Reply) -> Reply:
     return reply
 
 
-def listed(reply: Reply) -> tuple[Place, list[Reply]]:
-    return reply[0], reply[1]
+# ── consumers ───────────────────────────────────────────────────────────────────────────────────
 
 
-def timed(reply: Reply) -> tuple[Place, list[Reply]]:
-    at, member, rows = reply
-    return [at, member] if member else [], rows
+class ConsumerReply(NamedTuple):
+    id: bytes
+    deadline: int
+    name: bytes
+    held: int
+    asked: bytes
 
 
-def _sequence_row(row: Reply) -> SequenceInfo:
-    lane, key, state, waiting, head, holder, jobs, ends, why, head_dead = row
-    note = read_note(why) if why else {}
+def consumers(reply: Reply) -> tuple[str, list[ConsumerInfo]]:
+    now, cursor, rows = reply
+    return text(cursor), [_consumer(now, ConsumerReply._make(row)) for row in rows]
+
+
+def _consumer(now: int, said: ConsumerReply) -> ConsumerInfo:
+    return ConsumerInfo(
+        id=text_of(said.id),
+        name=text_of(said.name),
+        lease_left=max(0, said.deadline - now) / 1000,
+        held=said.held,
+        asked=text_of(said.asked) or None,
+    )
+
+
+# ── jobs and sequences ──────────────────────────────────────────────────────────────────────────
+
+
+class JobReply(NamedTuple):
+    """A job as a list shows it. `time`: when one delayed falls due, one dead died, in ms."""
+
+    id: bytes
+    record: bytes
+    attempts: int
+    deaths: int
+    note: bytes
+    time: int
+    worker: bytes
+
+
+class JobsReply(NamedTuple):
+    """A page of jobs; `now` in ms."""
+
+    place: Place
+    jobs: list[JobReply]
+    now: int
+
+
+def jobs(reply: Reply) -> JobsReply:
+    place, rows, now = reply
+    return JobsReply(place, [JobReply._make(row) for row in rows], now)
+
+
+def job_info(reply: Reply) -> JobInfo | None:
+    state, rows = reply
+    return job(cast(JobState, text(state)), JobReply._make(rows[0])) if rows else None
+
+
+def job(state: JobState, said: JobReply) -> JobInfo:
+    """Where its record is damaged, all the bytes of that are its payload."""
+    try:
+        record = parse_record(said.record)
+    except PayloadError:
+        record = Record(Header("", ""), 0, 0.0, said.record)
+    note = read_note(said.note)
+    last = note.get("worker") if state == "dead" else None
+    return JobInfo(
+        id=text_of(said.id),
+        state=state,
+        task=record.header.task,
+        lane=record.header.lane,
+        ordering_key=record.header.key,
+        priority=record.header.priority,
+        enqueued_at=record.enqueued_at,
+        payload=record.payload,
+        attempts=said.attempts,
+        deaths=said.deaths,
+        error=str(note.get("error") or "") or None,
+        due=_seconds(said.time),
+        worker=last or text_of(said.worker) or None,
+    )
+
+
+class SequenceReply(NamedTuple):
+    lane: bytes
+    key: bytes
+    state: bytes
+    waiting: int
+    head: bytes
+    holder: bytes
+    jobs: list[bytes]
+    ends: int
+    note: bytes
+    head_dead: int
+
+
+def _sequence(row: Reply) -> SequenceInfo:
+    said = SequenceReply._make(row)
+    note = read_note(said.note) if said.note else {}
     reason = note.get("reason") or headline(str(note.get("error") or ""))
     return SequenceInfo(
-        lane=text_of(lane),
-        ordering_key=text_of(key),
-        state=cast(SequenceState, state.decode()),
-        waiting=waiting,
-        head=text_of(head) or None,
-        held_by=text_of(holder) or None,
-        jobs_held=texts(jobs),
-        blocked_until=ends / 1000 if ends else None,
+        lane=text_of(said.lane),
+        ordering_key=text_of(said.key),
+        state=cast(SequenceState, text(said.state)),
+        waiting=said.waiting,
+        head=text_of(said.head) or None,
+        held_by=text_of(said.holder) or None,
+        jobs_held=texts(said.jobs),
+        blocked_until=_seconds(said.ends),
         reason=reason or None,
-        head_dead=bool(head_dead),
+        head_dead=bool(said.head_dead),
     )
 
 
 def sequence_info(reply: Reply) -> SequenceInfo | None:
-    return _sequence_row(reply) if reply else None
+    return _sequence(reply) if reply else None
 
 
 def sequences(reply: Reply) -> tuple[Place, list[SequenceInfo]]:
-    return reply[0], [_sequence_row(row) for row in reply[1]]
+    return reply[0], [_sequence(row) for row in reply[1]]

@@ -158,13 +158,7 @@ def move(keys: Keys, *, source: str, target: str, cursor: bytes, limit: int) -> 
 def reprioritize(keys: Keys, *, lane: str, priority: int, cursor: bytes, limit: int) -> None: ...
 
 
-@script(replies.raw)
-def dead_page(
-    keys: Keys, *, after_at: bytes, after_id: bytes, limit: int, lane: str, task: str
-) -> None: ...
-
-
-@script(replies.raw)
+@script(replies.consumers)
 def consumers_page(keys: Keys, *, cursor: str, limit: int) -> None: ...
 
 
@@ -172,45 +166,37 @@ def consumers_page(keys: Keys, *, cursor: str, limit: int) -> None: ...
 def lane_info(keys: Keys, *, lane: str) -> None: ...
 
 
-@script(replies.lanes_page)
-def lanes_page(keys: Keys, *, cursor: str, limit: int) -> None: ...
+@script(replies.lanes)
+def lanes_page(keys: Keys, *, cursor: Packed, limit: int) -> None: ...
 
 
-@script(replies.turns_page)
-def turns_page(keys: Keys, *, cursor: str, limit: int) -> None: ...
+@script(replies.lanes)
+def turns_page(keys: Keys, *, cursor: Packed, limit: int) -> None: ...
 
 
 @script(replies.queue_info)
 def queue_info(keys: Keys) -> None: ...
 
 
-@script(replies.raw)
+@script(replies.job_info)
 def job_info(keys: Keys, *, id: str) -> None: ...
 
 
-@script(replies.listed)
+@script(replies.jobs)
 def waiting_page(
     keys: Keys, *, lane: str, task: str, cursor: Packed, limit: int, looks: int
 ) -> None: ...
 
 
-@script(replies.listed)
+@script(replies.jobs)
 def running_page(
     keys: Keys, *, lane: str, task: str, cursor: Packed, limit: int, looks: int
 ) -> None: ...
 
 
-@script(replies.timed)
+@script(replies.jobs)
 def timed_page(
-    keys: Keys,
-    *,
-    kind: str,
-    after_at: bytes,
-    after_member: bytes,
-    lane: str,
-    task: str,
-    limit: int,
-    looks: int,
+    keys: Keys, *, kind: str, lane: str, task: str, cursor: Packed, limit: int, looks: int
 ) -> None: ...
 
 

@@ -1,18 +1,21 @@
-"""Many jobs at once, and one by its id: purged, cancelled, moved, reprioritised; in pages."""
+"""Many jobs at once, and one by its id: purged, cancelled, moved, reprioritised, replayed,
+discarded; in pages."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from rota.errors import ConfigError
 from rota.script import stubs
 from rota.script.keys import Keys
-from rota.script.loader import Operation, Packed, together
+from rota.script.loader import Call, Operation, Packed, together
+from rota.store.jobs import jobs_page
 from rota.store.limits import note
 from rota.values import names
-from rota.values.listing import RetryAnswer
-from rota.values.model import CancelAnswer, Cancelled, Moved
-from rota.values.names import shown
+from rota.values.listing import Place, RetryAnswer
+from rota.values.model import CancelAnswer, Cancelled, DeadAnswer, Moved
+from rota.values.names import shown, text_of
 
 PAGE = 200
 CONSUMERS_PAGE = 100
@@ -21,6 +24,9 @@ MOVE_START = b"waiting -inf "
 PRIORITY_START = b"delayed 0"
 PRIORITY_SWEEPS = 10
 """Sequences that go and come meanwhile may be missed by a sweep, not by one that finds none."""
+
+Act = Callable[..., Call[list[DeadAnswer]]]
+"""What is done to dead jobs, by their ids."""
 
 
 class Bulk:
@@ -96,6 +102,37 @@ class Bulk:
             return replayed
         return cast(RetryAnswer, answer)
 
+    def replay(self, ids: Sequence[str]) -> Operation[list[DeadAnswer]]:
+        return (yield from self._each(stubs.replay, ids))
+
+    def discard(self, ids: Sequence[str]) -> Operation[list[DeadAnswer]]:
+        return (yield from self._each(stubs.discard, ids))
+
+    def replay_where(self, *, lane: str | None, task: str | None) -> Operation[int]:
+        """Page by page; each page is done when it is answered. Returns how many were replayed."""
+        return (yield from self._each_where(stubs.replay, lane, task))
+
+    def discard_where(self, *, lane: str | None, task: str | None) -> Operation[int]:
+        return (yield from self._each_where(stubs.discard, lane, task))
+
+    def _each(self, act: Act, ids: Sequence[str]) -> Operation[list[DeadAnswer]]:
+        answers: list[DeadAnswer] = []
+        for start in range(0, len(ids), PAGE):
+            answers += yield from act(self.keys, ids=Packed(list(ids[start : start + PAGE])))
+        return answers
+
+    def _each_where(self, act: Act, lane: str | None, task: str | None) -> Operation[int]:
+        """Those that were dead when it began: what a worker buries again meanwhile is left."""
+        total, began = 0, 0
+        place: Place = []
+        while True:
+            page = yield from jobs_page(self.keys, "dead", place, lane=lane, task=task, limit=PAGE)
+            began, place = began or page.now, page.place
+            ids = [text_of(job.id) for job in page.jobs if job.time <= began]
+            total += (yield from self._each(act, ids)).count("ok")
+            if not place or float(place[0]) > began:
+                return total
+
     def skip(self, lane: str, key: str, *, by: str | None) -> Operation[str | None]:
         """Lets a sequence go on past the job that stops it, and says which; None: nothing did."""
         asker = note(by, "by") or ""
@@ -116,13 +153,10 @@ class Bulk:
         """Asks every consumer for the lane's jobs it holds; how many were flagged."""
         asked, cursor = 0, "0"
         while True:
-            _, after, rows = yield from stubs.consumers_page(
+            cursor, page = yield from stubs.consumers_page(
                 self.keys, cursor=cursor, limit=CONSUMERS_PAGE
             )
-            cursor = after.decode()
-            asked += yield from self._ask(
-                [(names.text_of(row[0]), "0") for row in rows if row[3]], lane, by
-            )
+            asked += yield from self._ask([(one.id, "0") for one in page if one.held], lane, by)
             if cursor == "0":
                 return asked
 

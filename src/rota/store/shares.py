@@ -14,21 +14,17 @@ from heapq import nsmallest
 from typing import Literal, get_args
 
 from rota.errors import ConfigError
-from rota.script import stubs
 from rota.script.keys import Keys
-from rota.script.loader import Operation, together
+from rota.script.loader import Operation
+from rota.store.lanes import MAX_LANES, lanes_named, walk
 from rota.values import config
-from rota.values.model import LaneInfo, LaneOrder
+from rota.values.model import LaneInfo, LaneSort, LaneState
 from rota.values.names import shown
 
-ShareOrder = Literal["behind", "waiting", "oldest_wait", "running", "served"]
+ShareSort = Literal["behind", LaneSort]
 
-PAGE = 100
-MAX_LANES = 1_000_000
 NEARLY = 0.9
 """A lane that was given so much of what its rate allows is held back by its rate."""
-
-
 ROUNDING = 1e-9
 
 
@@ -52,7 +48,7 @@ class LaneShare:
     served: int
     oldest_wait: float | None
     wait_mean: float | None
-    state: str
+    state: LaneState
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +83,46 @@ class Turns:
         return (self.due(level) - self.pace) / (level * self.weight) if level else 0.0
 
 
+@dataclass(slots=True)
+class Paces:
+    """What lanes were given for their weight, added up: how even it is."""
+
+    n: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+    least: float = float("inf")
+    most: float = 0.0
+
+    def add(self, pace: float) -> None:
+        self.n += 1
+        self.total += pace
+        self.squares += pace * pace
+        self.least, self.most = min(self.least, pace), max(self.most, pace)
+
+    @property
+    def index(self) -> float | None:
+        """Jain's, (Σx)² / (n Σx²); None for fewer than two paces, or where all are 0."""
+        if self.n < 2 or not self.squares:
+            return None
+        return min(1.0, self.total**2 / (self.n * self.squares))
+
+    @property
+    def extremes(self) -> tuple[float | None, float | None]:
+        """The least and the most, against the mean; None where there is no index."""
+        if self.index is None:
+            return None, None
+        return self.least * self.n / self.total, self.most * self.n / self.total
+
+
 class Fairness:
-    """What tells how the lanes of one queue share its turns, bounded."""
+    """The part of the inspector that tells how lanes share the turns, bounded."""
 
-    def __init__(self, keys: Keys) -> None:
-        self._keys = keys
+    keys: Keys
 
-    def shares(self, limit: int, by: ShareOrder) -> Operation[Shares]:
+    def shares(self, limit: int, by: ShareSort) -> Operation[Shares]:
         config.whole(limit, 1, MAX_LANES, "limit")
-        if by not in get_args(ShareOrder):
-            known = ", ".join(get_args(ShareOrder))
+        if by not in get_args(ShareSort):
+            known = ", ".join(get_args(ShareSort))
             raise ConfigError(f"by: expected one of {known}, given {shown(by)}")
         lanes, window = yield from self._turns(None if by == "behind" else by)
         level, total = find_level(lanes.values()), sum(lane.pace for lane in lanes.values())
@@ -106,9 +132,13 @@ class Fairness:
             return -(turns.behind(level) if by == "behind" else turns.rank), name
 
         top = nsmallest(limit, lanes.items(), key=order)
-        infos = yield from self._infos([name for name, _ in top])
+        infos = yield from lanes_named(self.keys, [name for name, _ in top])
+        paces = Paces()
+        for lane in lanes.values():
+            if lane.part == 1:
+                paces.add(lane.pace / lane.weight)
         return Shares(
-            index=jain([lane.pace / lane.weight for lane in lanes.values() if lane.part == 1]),
+            index=paces.index,
             lanes=len(lanes),
             window=window,
             top=[
@@ -117,30 +147,20 @@ class Fairness:
             ],
         )
 
-    def _turns(self, by: LaneOrder | None) -> Operation[tuple[dict[str, Turns], float]]:
+    def _turns(self, by: LaneSort | None) -> Operation[tuple[dict[str, Turns], float]]:
         """Every lane that wants turns or had some, and the window the last were seen in.
 
         The window grows while the pages are read, so a charge counts as a pace.
         """
         lanes: dict[str, Turns] = {}
-        cursor = ""
-        while True:
-            cursor, window, rows = yield from stubs.turns_page(
-                self._keys, cursor=cursor, limit=PAGE
-            )
-            for row in rows:
-                rank = 0.0 if by is None else row.rank(by)
-                pace = row.charged / row.window
-                lanes[row.name] = Turns(pace, row.weight, part_kept_waiting(row), rank)
-            if not cursor:
-                return lanes, window
 
-    def _infos(self, names: list[str]) -> Operation[list[LaneInfo]]:
-        infos: list[LaneInfo] = []
-        for first in range(0, len(names), PAGE):
-            calls = [stubs.lane_info(self._keys, lane=name) for name in names[first : first + PAGE]]
-            infos += yield from together(calls)
-        return infos
+        def remember(lane: LaneInfo) -> None:
+            rank = 0.0 if by is None else lane.rank(by)
+            pace = lane.charged / lane.window
+            lanes[lane.name] = Turns(pace, lane.weight, part_kept_waiting(lane), rank)
+
+        window = yield from walk(self.keys, remember, served=True)
+        return lanes, window
 
 
 def part_kept_waiting(lane: LaneInfo) -> float:
@@ -174,14 +194,6 @@ def find_level(lanes: Collection[Turns]) -> float:
     if rest <= ROUNDING * sum(lane.weight for lane in lanes):
         return knees[-1][0]
     return left / rest
-
-
-def jain(values: Collection[float]) -> float | None:
-    """(Σx)² / (n Σx²); None for fewer than two values, or where all are 0."""
-    squares = sum(value * value for value in values)
-    if len(values) < 2 or not squares:
-        return None
-    return min(1.0, sum(values) ** 2 / (len(values) * squares))
 
 
 def _share(info: LaneInfo, turns: Turns, level: float, total: float) -> LaneShare:

@@ -1,4 +1,4 @@
-"""Pages of jobs and sequences: what they hold, and the cursors that lead from one to the next."""
+"""Pages of jobs, sequences and lanes, and the cursors that lead from one to the next."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Literal, get_args
 
 import msgspec
 
-from rota.errors import ConfigError, PayloadError
-from rota.values.jobspec import Header
-from rota.values.model import JobInfo, JobState, Record, parse_record, read_note
-from rota.values.names import shown, text_of
+from rota.errors import ConfigError
+from rota.values.model import JobInfo, JobState, LaneInfo
+from rota.values.names import shown
 
 SequenceState = Literal["ready", "held", "blocked"]
 RetryAnswer = Literal["ok", "none", "running", "waiting", "unreadable"]
@@ -21,6 +20,9 @@ Instruction = Literal["quiet", "stop"]
 Place = list[bytes]
 """Where a page ends, as its script says it, byte by byte: a name in it may be no text. Empty at the
 start and after the last."""
+
+PARTS = {"waiting": 5, "running": 4, "delayed": 2, "dead": 2, "sequences": 5, "lanes": 2}
+"""Of how many parts the places of each listing are."""
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(Place).decode
@@ -68,23 +70,32 @@ class SequencesPage:
     cursor: str | None
 
 
-def cursor_text(place: Place) -> str | None:
-    """A place as a word that goes anywhere: into a URL, onto a command line."""
+@dataclass(frozen=True, slots=True)
+class LanesPage:
+    """Some lanes, and where to go on; a page may be short, as of jobs. A lane that changes between
+    pages may come twice."""
+
+    lanes: list[LaneInfo]
+    cursor: str | None
+
+
+def cursor_text(listing: str, place: Place) -> str | None:
+    """A place in a listing as a word that goes anywhere: into a URL, onto a command line."""
     if not place:
         return None
-    return base64.urlsafe_b64encode(_pack(place)).decode().rstrip("=")
+    return base64.urlsafe_b64encode(_pack([listing.encode(), *place])).decode().rstrip("=")
 
 
-def cursor_place(cursor: object, parts: int) -> Place:
-    """The place a cursor names, empty for None; raises ConfigError."""
+def cursor_place(listing: str, cursor: object) -> Place:
+    """The place a cursor of that listing names, empty for None; raises ConfigError."""
     if cursor is None:
         return []
     if isinstance(cursor, str):
         try:
-            place = _unpack(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+            name, *place = _unpack(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         except (ValueError, binascii.Error, msgspec.DecodeError):
-            place = []
-        if len(place) == parts:
+            name, place = b"", []
+        if name == listing.encode() and len(place) == PARTS[listing]:
             return place
     raise ConfigError(f"cursor: expected one that a page gave, given {shown(cursor)}")
 
@@ -96,35 +107,3 @@ def job_state(value: object) -> JobState:
             known: JobState = state
             return known
     raise ConfigError(f"state: expected {', '.join(get_args(JobState))}, given {shown(value)}")
-
-
-def job_info(
-    id: str,
-    state: JobState,
-    record: bytes,
-    attempts: int,
-    deaths: int,
-    note: bytes,
-    due: int,
-    worker: bytes = b"",
-) -> JobInfo:
-    """A job from what is kept of it; where the record is damaged, all its bytes are its payload."""
-    try:
-        read = parse_record(record)
-    except PayloadError:
-        read = Record(Header("", ""), 0, 0.0, record)
-    return JobInfo(
-        id=id,
-        state=state,
-        task=read.header.task,
-        lane=read.header.lane,
-        ordering_key=read.header.key,
-        priority=read.header.priority,
-        enqueued_at=read.enqueued_at,
-        payload=read.payload,
-        attempts=attempts,
-        deaths=deaths,
-        error=str(read_note(note).get("error") or "") or None,
-        due=due / 1000 if due else None,
-        worker=text_of(worker) or None,
-    )

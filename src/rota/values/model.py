@@ -23,7 +23,18 @@ Answer = Literal["ok", "settled", "lost", "slowed"]
 DeadAnswer = Literal["ok", "none", "unreadable"]
 CancelAnswer = Literal["cancelled", "asked", "dead", "none"]
 JobState = Literal["waiting", "delayed", "running", "dead"]
-LaneOrder = Literal["waiting", "oldest_wait", "running", "served"]
+LaneSort = Literal["waiting", "oldest_wait", "running", "served"]
+LaneState = Literal[
+    "ready",
+    "running",
+    "at ceiling",
+    "out of rate",
+    "blocked",
+    "held",
+    "paused",
+    "stopped",
+    "idle",
+]
 
 DEFAULT_BACKOFF = Backoff()
 PREFIX_WIDTH = 46
@@ -293,15 +304,16 @@ class LaneInfo:
     charged: float = 0.0
     window: float = 0.0
 
-    def rank(self, by: LaneOrder) -> float:
-        """Where it stands among lanes that are ordered by a figure, the highest first."""
+    def rank(self, by: LaneSort) -> float:
+        """Where it stands among lanes that are sorted by a figure, the highest first."""
         figure: float | None = getattr(self, by)
         return -1.0 if figure is None else float(figure)
 
     @property
-    def state(self) -> str:
-        """For people: paused, stopped, blocked, out of rate, ready, at ceiling, held, running or
-        idle."""
+    def state(self) -> LaneState:
+        """For people: the first that holds of paused, stopped (its ceiling is 0), blocked, out of
+        rate, ready (in the ring), at ceiling, held (behind the heads of its sequences), running
+        and idle."""
         if self.paused:
             return "paused"
         if self.ceiling == 0:
@@ -341,11 +353,27 @@ class QueueInfo:
     paused_until: float | None
     totals: dict[str, int]
 
+    @property
+    def unattended(self) -> bool:
+        """Work waits, nothing keeps it from being handed out, and nobody is there to take it."""
+        return self.waiting > 0 and not self.consumers and not self.paused
+
+    @property
+    def state(self) -> Literal["paused", "no worker", "at ceiling", "open"]:
+        """For people: the first that holds."""
+        if self.paused:
+            return "paused"
+        if self.unattended:
+            return "no worker"
+        full = self.ceiling is not None and self.permits >= self.ceiling
+        return "at ceiling" if full else "open"
+
 
 @dataclass(frozen=True, slots=True)
 class JobInfo:
     """A job as it stands. `due`, in Unix seconds: when a delayed job falls due, a dead one died.
-    `worker` (host:pid): who has a job in flight, as far as a list of such jobs tells it."""
+    `worker` (host:pid): who has a job in flight, as far as a list of such jobs tells it; who had
+    one that is dead."""
 
     id: str
     state: JobState
@@ -360,6 +388,11 @@ class JobInfo:
     error: str | None
     due: float | None
     worker: str | None = None
+
+    @property
+    def died_at(self) -> float | None:
+        """When it died, in Unix seconds; None for one that is not dead."""
+        return self.due if self.state == "dead" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,24 +409,6 @@ class Moved:
 
     moved: int
     left: int
-
-
-@dataclass(frozen=True, slots=True)
-class DeadJob:
-    """A job that gave up. `error` is its last one, `worker` who had it; times in Unix seconds."""
-
-    id: str
-    died_at: float
-    task: str
-    lane: str
-    ordering_key: str | None
-    priority: int
-    enqueued_at: float
-    attempts: int
-    deaths: int
-    error: str
-    worker: str
-    payload: bytes
 
 
 @dataclass(frozen=True, slots=True)

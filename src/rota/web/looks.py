@@ -107,6 +107,4 @@ class Snapshot:
 
     @property
     def nobody_works(self) -> bool:
-        """Work waits that could run, and no worker is there."""
-        info = self.info
-        return info is not None and not info.consumers and info.lanes_waiting > 0
+        return self.info is not None and self.info.unattended

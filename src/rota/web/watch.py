@@ -6,14 +6,14 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Iterable
 from dataclasses import replace
 from typing import Any
 
 from rota.errors import RotaError
 from rota.queue import Queue
 from rota.store.shares import LaneShare, Shares
-from rota.values.model import LaneOrder
+from rota.values.model import LaneInfo, LaneSort
 from rota.web.looks import KEPT_LANES, SERIES, LaneLook, LaneRow, Point, Slice, Snapshot
 
 logger = logging.getLogger("rota.web")
@@ -30,7 +30,7 @@ QUICK_S = 0.3
 HISTORY = 180
 PATIENCE_S = 5.0
 LOOK_PATIENCE_S = 600.0
-ORDERS: tuple[LaneOrder, ...] = ("oldest_wait", "waiting", "running", "served")
+ORDERS: tuple[LaneSort, ...] = ("oldest_wait", "waiting", "running", "served")
 
 
 class Watch:
@@ -50,7 +50,7 @@ class Watch:
         self._changed = asyncio.Event()
         self._asked = 0.0
         self._streams = 0
-        self._wanted: dict[LaneOrder, float] = {}
+        self._wanted: dict[LaneSort, float] = {}
 
     async def now(self, *, patience: float = PATIENCE_S, order: str | None = None) -> Snapshot:
         """The newest snapshot, waiting for the first one if there is none yet."""
@@ -183,7 +183,7 @@ class Watch:
     async def _look_at_scope(self) -> None:
         now = time.time()
         names = sorted(self._scope or ())
-        rows = [LaneRow(await self._queue.lane(name).info()) for name in names]
+        rows = [LaneRow(info) for info in await self._lanes_named(names)]
         rows.sort(key=lambda row: row.hurt)
         look = LaneLook(now, time.time() - now, None, rows, complete=True, is_whole=True)
         self._publish(replace(self._snapshot, at=time.time(), lanes=look, trouble=None))
@@ -201,8 +201,8 @@ class Watch:
         shares = await queue.shares(KEPT_LANES, "behind")
         known = _by_name(shares)
         rows = {info.name: LaneRow(info, known.get(info.name)) for info in waits}
-        for name in known.keys() - rows.keys():
-            rows[name] = LaneRow(await queue.lane(name).info(), known[name])
+        for info in await self._lanes_named(known.keys() - rows.keys()):
+            rows[info.name] = LaneRow(info, known[info.name])
         look = replace(look, shares=shares).with_rows(rows.values())
         yield look
         await self._slice(shares)
@@ -214,6 +214,10 @@ class Watch:
             yield replace(look, orders={**look.orders, **orders})
         yield replace(look, orders=orders, is_whole=True)
 
+    async def _lanes_named(self, names: Iterable[str]) -> list[LaneInfo]:
+        link = self._queue.link
+        return await link.run(link.inspector.lanes_named(list(names)))
+
     async def _slice(self, shares: Shares) -> None:
         """Remembers who was given most, for the picture."""
         top = shares.top
@@ -222,7 +226,7 @@ class Watch:
         most = sorted(top, key=lambda share: (-share.received, share.name))[:SERIES]
         self._slices.append(Slice(time.time(), {share.name: share.received for share in most}))
 
-    def _orders_wanted(self) -> list[LaneOrder]:
+    def _orders_wanted(self) -> list[LaneSort]:
         recently = time.monotonic() - WANTED_S
         return [order for order, at in self._wanted.items() if at > recently]
 

@@ -3,8 +3,9 @@
 -- args: cursor limit
 -- resend: yes
 -- A page of the consumers that have a lease. cursor '0' at the start and after the last page.
--- Reply: now, cursor, rows {consumer, deadline (Unix ms; -1 marked gone), name, jobs held,
---   what it was asked (quiet · stop, '' nothing)}
+-- Reply: now, cursor, rows
+-- fields: id deadline name held asked
+-- deadline: Unix ms; -1 marked gone. held: how many jobs. asked: quiet · stop, '' nothing.
 local page = redis.call('ZSCAN', k_consumers, cursor, 'COUNT', limit)
 local rows = {}
 for i = 1, #page[2], 2 do

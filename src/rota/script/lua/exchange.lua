@@ -9,7 +9,7 @@
 -- first; it is the delivery number of what is claimed. Another tells that a claim was left unanswered,
 -- or that the server has lost one, and so who holds what has to be compared first. park: the caller
 -- will wait and keep the time.
--- Reply: status, now, due, left, answers, ids, records, sizes, attempts, suspects
+-- fields: status now due left answers ids records sizes attempts suspects
 --   status   ok · lost (the lease is gone) · stale (the number is not the next)
 --   due      ms until the next thing falls due, told when slots stay free; -1 nothing
 --   left     1 when work stands in the ring after the call

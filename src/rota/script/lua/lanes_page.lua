@@ -4,9 +4,9 @@
 -- resend: yes
 -- A page of the queue's lanes: those with work first, then running, configured and paused ones,
 -- then those of the next 10,000 jobs to fall due.
--- cursor: '' at the start, then what the last reply gave; a reply with '' is the last page.
+-- cursor: {} at the start; else {phase, where in it to go on}.
 -- Each lane comes once, unless it changes between pages.
--- Reply: now, cursor, rows (see lane_rows)
+-- Reply: now, cursor ({} after the last page), rows (see lane_rows)
 local DELAYED_MAX = 10000
 local indexes = {
   { k_gwaiting, 'HSCAN', 'HMGET', 2 },
@@ -18,8 +18,7 @@ local indexes = {
   { k_gtemplate, 'HSCAN', 'HMGET', 2 },
   { k_paused, 'SSCAN', 'SMISMEMBER', 1 },
 }
-local phase, at = cursor:match('^(%d+):(%d+)$')
-phase, at = tonumber(phase or 1), at or '0'
+local phase, at = tonumber(cursor[1] or 1), cursor[2] or '0'
 
 -- Lanes that only have delayed jobs are in no index: they are found by the next jobs to fall due.
 local function delayed_lanes()
@@ -35,7 +34,7 @@ local function delayed_lanes()
     end
   end
   local following = first + limit
-  return lanes, #page == limit and following < DELAYED_MAX and phase .. ':' .. following or ''
+  return lanes, #page == limit and following < DELAYED_MAX and { tostring(phase), tostring(following) } or {}
 end
 
 local lanes, following
@@ -43,6 +42,6 @@ if phase > #indexes then
   lanes, following = delayed_lanes()
 else
   lanes, at = scan_index(indexes[phase], at, limit)
-  following = at == '0' and (phase + 1) .. ':0' or phase .. ':' .. at
+  following = { tostring(at == '0' and phase + 1 or phase), at }
 end
 return { now, following, lane_rows(not_given(indexes, phase, lanes)) }

@@ -1,13 +1,13 @@
 #!lua flags=no-writes
--- include: clock next_due
+-- include: clock
 -- resend: yes
 -- Totals of the queue.
--- Reply: now, stats (flat), delayed, dead, lanes waiting, lanes in the ring, lanes paused,
---   consumers with a lease, default ceiling, default weight, the queue's ceiling (each '' none),
---   gate (JSON why, '' open), until (Unix ms, 0 no end), due
+-- fields: stats delayed dead lanes_waiting lanes_ready lanes_paused consumers
+-- fields: default_ceiling default_weight ceiling pause_note pause_ends
+-- stats: flat. consumers: with a lease. Limits: '' none. pause_note: JSON, '' not paused; pause_ends: Unix
+-- ms, 0 no end.
 local set = redis.call('HMGET', k_config, 'default_ceiling', 'default_weight', 'ceiling', 'paused')
 return {
-  now,
   redis.call('HGETALL', k_stats),
   redis.call('ZCARD', k_scheduled),
   redis.call('ZCARD', k_dead),
@@ -20,5 +20,4 @@ return {
   set[3] or '',
   set[4] or '',
   tonumber(redis.call('ZSCORE', k_blocked, 'q:') or 0),
-  next_due(),
 }

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: consumer_name job_rows sorted_scan
+-- include: clock consumer_name job_rows sorted_scan
 -- args: lane task cursor limit looks
 -- resend: yes
 -- A page of the jobs in flight, consumer by consumer; lane and task '' mean any.
@@ -7,7 +7,7 @@
 -- to go on (job '' and scan '0' where all of the consumer was looked at).
 -- Gives at most `limit` and looks at no more than `looks` jobs and consumers, so a page may be empty and
 -- not the last. What changes hands between pages may be told twice, or not at all.
--- Reply: cursor ({} after the last page), rows (see job_rows)
+-- Reply: cursor ({} after the last page), rows (see job_rows), now
 local scan, consumer, fields, job = unpack(cursor)
 scan, consumer, fields, job = scan or '0', consumer or '', fields or '0', job or ''
 local home = #lane .. ':' .. lane
@@ -55,8 +55,8 @@ while has_room do
   if has_room then
     scan, consumer = after, ''
     if scan == '0' then
-      return { {}, job_rows }
+      return { {}, job_rows, now }
     end
   end
 end
-return { { scan, consumer, fields, job }, job_rows }
+return { { scan, consumer, fields, job }, job_rows, now }

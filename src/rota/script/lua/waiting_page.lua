@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: behind job_rows sequence_name
+-- include: behind clock job_rows sequence_name
 -- args: lane task cursor limit looks
 -- resend: yes
 -- A page of a lane's waiting jobs, those that may be claimed first: the entries that are pending in their
@@ -8,13 +8,13 @@
 -- cursor: {} at the start; else {index, score, entry, score, job}: pending · out, the entry, and the
 -- job in its sequence behind which to go on ('' where all of the entry was looked at).
 -- Gives at most `limit` and looks at no more than `looks`, so a page may be empty and not the last.
--- Reply: cursor ({} after the last page), rows (see job_rows)
+-- Reply: cursor ({} after the last page), rows (see job_rows), now
 local CHUNK_SIZE = 100
 local index, at, entry, job_at, job = unpack(cursor)
 index, at, entry, job_at, job = index or 'pending', at or '', entry or '', job_at or '', job or ''
 
 local function here()
-  return { { index, at, entry, job_at, job }, job_rows }
+  return { { index, at, entry, job_at, job }, job_rows, now }
 end
 
 -- Looks at the jobs of the entry's sequence; says whether there is room left.
@@ -59,4 +59,4 @@ while index ~= 'end' do
     index, at, entry = index == 'pending' and 'out' or 'end', '', ''
   end
 end
-return { {}, job_rows }
+return { {}, job_rows, now }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rota.errors import ConfigError
 from rota.values import names
-from rota.values.names import shown, visible
+from rota.values.listing import LanesPage
+from rota.values.names import visible
 from rota.web.looks import LaneRow, Slice, Snapshot
 from rota.web.view import View
 from rota.web.watch import ORDERS
@@ -35,13 +35,10 @@ async def facts(view: View) -> dict[str, Any]:
         seen = await view.watch.now(patience=1)
         return {**_picture(seen), **_listed(rows, "named"), "name": name}
     if order == "all" and view.scope is None:
-        cursor, found = await view.queue.link.run(
-            view.queue.link.inspector.lanes_page(_cursor(view.text("cursor")))
-        )
-        following = cursor or None
+        page = await _page(view, view.text("cursor") or None)
         seen = await view.watch.now()
-        rows = [LaneRow(info) for info in found]
-        return {**_picture(seen), **_listed(rows, order, following=following)}
+        rows = [LaneRow(info) for info in page.lanes]
+        return {**_picture(seen), **_listed(rows, order, following=page.cursor)}
     seen = await view.watch.now(order=order)
     if seen.lanes is None:
         return {**_picture(seen), **await _first(view, order)}
@@ -63,21 +60,17 @@ def told(seen: Snapshot, order: str) -> dict[str, Any]:
     return {**_picture(seen), **_listed(rows, order, complete=look.complete), "note": note}
 
 
-def _cursor(text: str) -> str:
-    """Of a page of lanes: an index, and where in it to go on; '' at the start."""
-    phase, _, place = text.partition(":")
-    numbers = phase.isdecimal() and place.isdecimal() and text.isascii() and len(place) <= 20
-    if text and not (numbers and 0 < int(phase) < 100 and int(place) < 2**64):
-        raise ConfigError(f"cursor: expected one that a page gave, given {shown(text)}")
-    return text
+async def _page(view: View, cursor: str | None) -> LanesPage:
+    link = view.queue.link
+    return await link.run(link.inspector.lanes_page(cursor))
 
 
 async def _first(view: View, order: str) -> dict[str, Any]:
     """Before the first look has ended: some lanes with work, in one call."""
     rows = []
     if view.scope is None:
-        _, found = await view.queue.link.run(view.queue.link.inspector.lanes_page(""))
-        rows = sorted((LaneRow(info) for info in found), key=lambda row: row.hurt)
+        page = await _page(view, None)
+        rows = sorted(map(LaneRow, page.lanes), key=lambda row: row.hurt)
     return _listed(rows, order) | {"note": "first"}
 
 

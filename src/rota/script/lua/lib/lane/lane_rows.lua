@@ -1,12 +1,12 @@
 -- include: attempt available backlog figures limits lists
 -- exports: lane_rows
--- What a person asks of lanes, each as one flat row:
---   lane, waiting, delayed, running, ceiling ('' none), weight, paused, blocked until (0 not),
---   ready (1 in the ring), since (Unix ms the oldest waiting job has been available; 0 none),
---   backlog limit ('' none), why it is paused (JSON, '' not), until when (Unix ms, 0 no end),
---   rate (as stored, '' none), template ('' none), out of rate until (0 not), next (since of what
---   may be claimed next, as far as the lane itself goes; 0 nothing), then of the last full minute
---   and the running one: jobs served, how long these had waited (ms), what they were charged
+-- What a person asks of lanes, each as one flat row.
+-- fields: name waiting delayed running ceiling weight paused blocked in_ring since backlog pause_note
+-- fields: pause_ends rate template rated next_since served waited charged
+-- since: the oldest waiting job has been available; next_since: the same of what may be claimed next, as
+-- far as the lane itself goes. pause_note: JSON. blocked, rated: until when it is blocked, out of rate.
+-- Instants are Unix ms, 0 where there is none; ceiling, backlog, rate and template are '' where there is none.
+-- Of the last full minute and the running one: jobs served, how long these had waited (ms), their charges.
 -- Limits are those that hold: the lane's own, else its template's, else the queue's. Asks once for
 -- all lanes what can be asked once. What of a lane is damaged is told as none.
 local function ask(command, key, before, lanes)
@@ -59,7 +59,8 @@ local function or_0(since)
   return since < math.huge and since or 0
 end
 
-local function lane_rows(lanes)
+-- `wants`: says of a lane by its name, place in the ring, jobs served and charges whether to tell of it.
+local function lane_rows(lanes, wants)
   if #lanes == 0 then
     return {}
   end
@@ -78,7 +79,8 @@ local function lane_rows(lanes)
       following = next_since(lane)
       oldest = math.min(following, some_out and out_since(lane) or following)
     end
-    rows[i] = {
+    local charged = math.max(0, served[i] + beyond[i])
+    rows[#rows + 1] = (not wants or wants(lane, ring[i], served[i], charged)) and {
       lane,
       tonumber(waiting[i] or 0) or 0,
       some_delayed and attempt('ZCARD', k_delayed(lane)) or 0,
@@ -98,8 +100,8 @@ local function lane_rows(lanes)
       or_0(following),
       served[i],
       waited[i],
-      number_text(math.max(0, served[i] + beyond[i])),
-    }
+      number_text(charged),
+    } or nil
   end
   return rows
 end

@@ -3,7 +3,8 @@
 -- state: job_rows
 -- Jobs as a list shows them, in bounds: a page looks at so many, and ends with the record that brings
 -- it to 2 MiB.
---   {id, record, attempts, deaths, error, time (Unix ms; 0 none), worker ('' none)}
+-- fields: id record attempts deaths note time worker
+-- time: Unix ms; 0 none. worker: '' none.
 local ROW_BYTES_MAX = 2097152
 local job_rows = {}
 local row_bytes, jobs_looked_at = 0, 0

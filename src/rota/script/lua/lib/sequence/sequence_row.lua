@@ -1,10 +1,10 @@
 -- include: consumer_name holding sequence_name
 -- exports: sequence_row
--- A sequence as a list shows it:
---   {lane, key, state, waiting, head, holder's name, jobs it holds, until (Unix ms; 0 no end), why, head is
---    dead}
+-- A sequence as a list shows it.
+-- fields: lane key state waiting head holder jobs ends note head_dead
 -- state: held · blocked · ready. head: the dead job that stops it, or the one whose delay does, else the
--- first that waits; '' none. why: JSON, of its block or of the head's last failure; '' none.
+-- first that waits; '' none. holder: its name; jobs: those it holds. ends: Unix ms; 0 no end. note: JSON, of
+-- its block or of the head's last failure; '' none.
 local function stopper_of(sequence)
   local ends = redis.call('ZSCORE', k_blocked, 'h:' .. sequence)
   return ends and redis.call('HGET', k_why, 'h:' .. sequence) or nil, tonumber(ends or 0)

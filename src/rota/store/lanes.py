@@ -1,0 +1,114 @@
+"""The lanes of a queue: the one walk over all of them, in pages, and what can be found by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from heapq import nsmallest
+from typing import get_args
+
+from rota.errors import ConfigError
+from rota.script import stubs
+from rota.script.keys import Keys
+from rota.script.loader import Operation, packed_names, together
+from rota.values import config
+from rota.values.listing import LanesPage, Place, cursor_place, cursor_text
+from rota.values.model import LaneInfo, LaneSort
+from rota.values.names import shown
+
+PAGE = 100
+"""Lanes in a call, each with all its figures: some milliseconds of the server's time."""
+MAX_LANES = 1_000_000
+
+
+def walk(
+    keys: Keys,
+    visit: Callable[[LaneInfo], object],
+    *,
+    served: bool = False,
+    enough: Callable[[], bool] = lambda: False,
+) -> Operation[float]:
+    """Shows all lanes to `visit`, page by page until `enough`; returns the window of their figures,
+    in seconds.
+
+    `served`: those that stand in the ring or were served in that window, and no others. A lane that
+    changes meanwhile may be shown twice.
+    """
+    page = stubs.turns_page if served else stubs.lanes_page
+    place: Place = []
+    while True:
+        place, lanes, window = yield from page(keys, cursor=packed_names(place), limit=PAGE)
+        for lane in lanes:
+            visit(lane)
+        if not place or enough():
+            return window
+
+
+class Highest:
+    """The `limit` lanes that stand highest by a figure; it keeps at most twice as many and a page,
+    however many are added."""
+
+    def __init__(self, limit: int, by: LaneSort) -> None:
+        self._limit = limit
+        self._by = by
+        self._found: dict[str, LaneInfo] = {}
+
+    def add(self, lane: LaneInfo) -> None:
+        self._found[lane.name] = lane
+        if len(self._found) >= 2 * self._limit + PAGE:
+            self._found = {lane.name: lane for lane in self.lanes}
+
+    @property
+    def lanes(self) -> list[LaneInfo]:
+        """The highest first."""
+        return nsmallest(
+            self._limit, self._found.values(), key=lambda lane: (-lane.rank(self._by), lane.name)
+        )
+
+
+def lanes_named(keys: Keys, names: Sequence[str]) -> Operation[list[LaneInfo]]:
+    """These lanes as they stand, in the order given."""
+    found: list[LaneInfo] = []
+    for start in range(0, len(names), PAGE):
+        calls = [stubs.lane_info(keys, lane=name) for name in names[start : start + PAGE]]
+        found += yield from together(calls)
+    return found
+
+
+class Lanes:
+    """The part of the inspector that looks at lanes."""
+
+    keys: Keys
+
+    def lane(self, lane: str) -> Operation[LaneInfo]:
+        return (yield from stubs.lane_info(self.keys, lane=lane))
+
+    def lanes_named(self, names: Sequence[str]) -> Operation[list[LaneInfo]]:
+        """These lanes as they stand, in the order given."""
+        return (yield from lanes_named(self.keys, names))
+
+    def lanes_page(self, cursor: str | None) -> Operation[LanesPage]:
+        """Some of all lanes; see `LanesPage`."""
+        place = packed_names(cursor_place("lanes", cursor))
+        page = yield from stubs.lanes_page(self.keys, cursor=place, limit=PAGE)
+        return LanesPage(page.lanes, cursor_text("lanes", page.place))
+
+    def lanes(self, limit: int, by: LaneSort | None = None) -> Operation[list[LaneInfo]]:
+        """The first `limit` lanes found, those with work first; or the highest `by` of all."""
+        config.whole(limit, 1, MAX_LANES, "limit")
+        if by is not None:
+            return (yield from self._highest(limit, by))
+        found: dict[str, LaneInfo] = {}
+        yield from walk(
+            self.keys,
+            lambda lane: found.update({lane.name: lane}),
+            enough=lambda: len(found) >= limit,
+        )
+        return list(found.values())[:limit]
+
+    def _highest(self, limit: int, by: LaneSort) -> Operation[list[LaneInfo]]:
+        if by not in get_args(LaneSort):
+            known = ", ".join(get_args(LaneSort))
+            raise ConfigError(f"by: expected None or one of {known}, given {shown(by)}")
+        highest = Highest(limit, by)
+        yield from walk(self.keys, highest.add, served=by == "served")
+        return highest.lanes
