@@ -125,8 +125,8 @@ async def test_the_way_to_the_next_page_names_no_job_of_others(
 ) -> None:
     """A page of a lane's dead jobs ends where it has looked at enough of all of them."""
     others, own = [await job_of(shared, lane, "dead") for lane in (SECRET, "mine")]
-    monkeypatch.setattr("rota.store.inspector.LOOKS", 1)
-    monkeypatch.setattr("rota.store.inspector.CALLS", 1)
+    monkeypatch.setattr("rota.store.jobs.LOOKS", 1)
+    monkeypatch.setattr("rota.store.jobs.CALLS", 1)
     async with visiting(shared, lane_scope=scope) as visit:
         seen, cursor = [], None
         for _ in range(9):
