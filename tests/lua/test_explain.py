@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from rota.explain import Explainer, Explanation, Kind, Reason
+from rota.explain import Explainer, Explanation, Reason, ReasonKind
+from rota.explain.explainer import MOST_HOLDERS
 from rota.explain.facts import RingFacts
-from rota.explain.holders import MOST_HOLDERS
 from rota.explain.turns import expected_turn
 from rota.values.jobspec import JobSpec
 from rota.values.limits import Rate
@@ -39,7 +39,7 @@ class Why:
     def none(self, id: str) -> bool:
         return self._desk.run(self._explainer.job(id)) is None
 
-    def one(self, subject: str, kind: Kind) -> Reason:
+    def one(self, subject: str, kind: ReasonKind) -> Reason:
         """The only reason of its kind, of a job; of lane `a` where the subject is ''."""
         answer = self.job(subject) if subject else self.lane()
         (found,) = [reason for reason in answer.reasons if reason.kind == kind]

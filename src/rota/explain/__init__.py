@@ -1,10 +1,10 @@
 """Why a job or a lane is not running now, and what would free it.
 
 Scripts tell the facts of one moment (`facts`); `lanes`, `jobs` and `turns` say what they mean, in
-sentences; `explainer` asks, as operations without I/O.
+sentences (`words`); `explainer` asks, as operations without I/O, and gives an `explanation`.
 """
 
-from rota.explain.answer import Explanation, Kind, Reason
 from rota.explain.explainer import Explainer
+from rota.explain.explanation import Explanation, Reason, ReasonKind
 
-__all__ = ["Explainer", "Explanation", "Kind", "Reason"]
+__all__ = ["Explainer", "Explanation", "Reason", "ReasonKind"]

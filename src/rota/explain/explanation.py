@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-Kind: TypeAlias = Literal[
+ReasonKind: TypeAlias = Literal[
     "dead",
     "running",
     "queue_paused",
@@ -38,7 +38,7 @@ class Reason:
     itself; None where it does not. `detail`: what the sentence was made of, by name.
     """
 
-    kind: Kind
+    kind: ReasonKind
     text: str
     frees: str
     until: float | None = None

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from rota.values.model import LaneState, lane_state
 from rota.values.names import text_of
 
 
@@ -45,6 +46,18 @@ class LaneFacts(msgspec.Struct, frozen=True):
     pause_until: float | None = None
     block_until: float | None = None
     block_why: str | None = None
+
+    @property
+    def state(self) -> LaneState:
+        return lane_state(
+            paused=self.paused,
+            ceiling=self.ceiling,
+            blocked=self.block_until is not None,
+            out_of_rate=self.rate_until is not None,
+            in_ring=self.in_ring,
+            running=self.permits,
+            waiting=self.waiting,
+        )
 
 
 class ConsumerFacts(msgspec.Struct, frozen=True):
@@ -107,14 +120,18 @@ class RingFacts(msgspec.Struct, frozen=True):
     waiting: list[int]
 
 
-class LaneAnswer(msgspec.Struct, frozen=True):
+class LaneCase(msgspec.Struct, frozen=True):
+    """All that is told of a lane that is explained."""
+
     queue: QueueFacts
     lane: LaneFacts
     sequences: list[SequenceFacts]
     ring: RingFacts | None = None
 
 
-class JobAnswer(msgspec.Struct, frozen=True):
+class JobCase(msgspec.Struct, frozen=True):
+    """All that is told of a job that is explained; `job` is None where there is none."""
+
     queue: QueueFacts
     job: JobFacts | None = None
     lane: LaneFacts | None = None
@@ -137,12 +154,12 @@ class Holder(msgspec.Struct, frozen=True):
     since: float | None = None
 
 
-def read_lane(reply: bytes) -> LaneAnswer:
-    return msgspec.convert(_read(_unpack(reply)), LaneAnswer, strict=False)
+def read_lane(reply: bytes) -> LaneCase:
+    return msgspec.convert(_read(_unpack(reply)), LaneCase, strict=False)
 
 
-def read_job(reply: bytes) -> JobAnswer:
-    return msgspec.convert(_read(_unpack(reply)), JobAnswer, strict=False)
+def read_job(reply: bytes) -> JobCase:
+    return msgspec.convert(_read(_unpack(reply)), JobCase, strict=False)
 
 
 _unpack = msgspec.msgpack.Decoder().decode

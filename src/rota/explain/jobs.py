@@ -1,37 +1,39 @@
-"""Where a job stands and what keeps it there, in sentences."""
+"""Where a job stands and what keeps it there, in sentences: its own state, its sequence's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from rota.explain.answer import Reason
-from rota.explain.facts import ConsumerFacts, Holder, JobAnswer, JobFacts
+from rota.explain.explanation import Reason
+from rota.explain.facts import ConsumerFacts, Holder, JobCase, JobFacts, SequenceFacts
 from rota.explain.lanes import lane_reasons, queue_reasons, turn_reason
-from rota.explain.sequences import behind_waiting, sequence_reasons
 from rota.explain.words import Words, count, headline_of, note_of, unix
+
+_IN_ORDER = "jobs of a sequence run one after the other"
 
 
 def job_reasons(
-    words: Words, answer: JobAnswer, job: JobFacts, holders: Sequence[Holder]
+    words: Words, case: JobCase, job: JobFacts, holders: Sequence[Holder]
 ) -> Iterator[Reason]:
     """All that holds at once, in no order. `job.consumer` has been looked up where it runs."""
     if job.state == "dead":
-        yield _dead(words, answer, job)
+        yield _dead(words, case, job)
         return
     if job.state == "running":
         yield _running(words, job)
         return
     if job.state == "delayed":
         yield _delayed(words, job, job.due or 0)
-    yield from queue_reasons(words, answer.queue)
-    if answer.lane is not None:
-        yield from lane_reasons(words, answer.queue, answer.lane, holders)
+    yield from queue_reasons(words, case.queue)
+    if case.lane is not None:
+        yield from lane_reasons(words, case.queue, case.lane, holders)
     if job.state == "waiting":
-        yield from _waiting(words, answer, job)
+        yield from _waiting(words, case, job)
 
 
-def _waiting(words: Words, answer: JobAnswer, job: JobFacts) -> Iterator[Reason]:
-    sequence, lane, ring = answer.sequence, answer.lane, answer.ring
+def _waiting(words: Words, case: JobCase, job: JobFacts) -> Iterator[Reason]:
+    sequence, lane, ring = case.sequence, case.lane, case.ring
     if lane is None:
         yield _unreadable(words, job)
     if sequence is not None:
@@ -41,7 +43,7 @@ def _waiting(words: Words, answer: JobAnswer, job: JobFacts) -> Iterator[Reason]
         if job.rank is not None and job.place:
             yield behind_waiting(sequence, job.place)
     if lane is not None and ring is not None:
-        yield turn_reason(words, answer.queue, lane, ring)
+        yield turn_reason(words, case.queue, lane, ring)
 
 
 def _unreadable(words: Words, job: JobFacts) -> Reason:
@@ -54,9 +56,9 @@ def _unreadable(words: Words, job: JobFacts) -> Reason:
     )
 
 
-def _dead(words: Words, answer: JobAnswer, job: JobFacts) -> Reason:
+def _dead(words: Words, case: JobCase, job: JobFacts) -> Reason:
     note = note_of(job.note)
-    holds = answer.sequence is not None and answer.sequence.waits_for == job.id
+    holds = case.sequence is not None and case.sequence.waits_for == job.id
     error = headline_of(note.get("error") or "")
     return Reason(
         "dead",
@@ -136,3 +138,85 @@ def _where(words: Words, job: JobFacts, consumer: ConsumerFacts) -> str:
 def _lease_left(words: Words, consumer: ConsumerFacts) -> float:
     """In seconds; 0 where it has ended."""
     return 0.0 if consumer.lease is None else max(0.0, consumer.lease - words.now) / 1000
+
+
+# ── sequences ───────────────────────────────────────────────────────────────────────────────────
+
+
+def sequence_reasons(words: Words, sequence: SequenceFacts, job: str | None) -> Iterator[Reason]:
+    """What keeps it out; `job` is the one that asks, None where a lane does."""
+    name = f"sequence {sequence.key}" if sequence.key else "this ordered lane"
+    if sequence.consumer is not None and sequence.running:
+        yield _behind_running(words, name, sequence)
+    if sequence.waits_for is not None and sequence.waits_for != job:
+        yield _behind_head(words, name, sequence)
+    if sequence.block_until is not None:
+        note = note_of(sequence.block_why)
+        yield Reason(
+            "sequence_blocked",
+            f"{name[0].upper()}{name[1:]} is blocked"
+            f"{words.why(note)}{words.until(sequence.block_until)}.",
+            words.by_itself(sequence.block_until),
+            unix(sequence.block_until),
+            {"ordering_key": sequence.key, "reason": note.get("reason") or note.get("error")},
+        )
+
+
+def _behind_running(words: Words, name: str, sequence: SequenceFacts) -> Reason:
+    head, consumer = sequence.running[0], sequence.consumer
+    assert consumer is not None
+    more = sequence.in_flight - 1
+    taken = f", which took {count(more, 'more job')} with it" if more else ""
+    gone = consumer.lease is None or consumer.lease <= words.now
+    lease = "; that worker's lease has ended, and its jobs are being taken back" if gone else ""
+    return Reason(
+        "sequence",
+        f"Job {head} of {name} runs on {words.consumer(consumer)}{taken}, and {_IN_ORDER}{lease}.",
+        f"The end of job {head}; or {words.cancel_job(head)}",
+        detail=_detail(sequence, head, "running")
+        | {
+            "consumer": consumer.id,
+            "name": consumer.name,
+            "lease_left": None if gone else (consumer.lease or 0) / 1000 - words.now / 1000,
+            "in_flight": sequence.in_flight,
+        },
+    )
+
+
+def _behind_head(words: Words, name: str, sequence: SequenceFacts) -> Reason:
+    head = sequence.waits_for or ""
+    if sequence.waits_until is None:
+        since = sequence.dead_since
+        died = f" died at {words.moment(since)}" if since is not None else " is dead"
+        return Reason(
+            "sequence",
+            f"Job {head}{died} and holds {name}, until someone acts on it.",
+            f"{words.command('dead replay', head)}, or {words.command('dead discard', head)}",
+            detail=_detail(sequence, head, "dead") | {"since": unix(since)},
+        )
+    return Reason(
+        "sequence",
+        f"Job {head}, the head of {name}, failed and waits for its next attempt"
+        f"{words.until(sequence.waits_until)}.",
+        words.sooner(sequence.waits_until, words.cancel_job(head)),
+        unix(sequence.waits_until),
+        _detail(sequence, head, "waiting for its retry"),
+    )
+
+
+def behind_waiting(sequence: SequenceFacts, place: int) -> Reason:
+    """A job whose sequence may be served, and is not its head."""
+    head = sequence.head or ""
+    return Reason(
+        "sequence",
+        f"{count(place, 'job')} of its sequence come first, and {_IN_ORDER}: "
+        f"job {head} is the next and waits for its turn."
+        if place != 1
+        else f"Job {head} of its sequence comes first and waits for its turn, and {_IN_ORDER}.",
+        f"The end of job {head}" if place == 1 else f"The end of these {place:,} jobs",
+        detail=_detail(sequence, head, "waiting") | {"jobs_before": place},
+    )
+
+
+def _detail(sequence: SequenceFacts, head: str, state: str) -> dict[str, Any]:
+    return {"ordering_key": sequence.key, "job": head, "state": state}

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from rota.explain.answer import Reason
+from rota.explain.explanation import Reason
 from rota.explain.facts import Holder, LaneFacts, QueueFacts, RingFacts
 from rota.explain.turns import expected_turn
 from rota.explain.words import Words, count, note_of, unix
@@ -170,6 +170,26 @@ def turn_reason(words: Words, queue: QueueFacts, lane: LaneFacts, ring: RingFact
             "weight": lane.weight,
             "consumers": queue.consumers,
         },
+    )
+
+
+def idle_reason(words: Words, lane: LaneFacts) -> Reason:
+    running = f"; {count(lane.permits, 'entry is', 'entries are')} running" if lane.permits else ""
+    if lane.delayed and lane.next_due is not None:
+        delayed = count(lane.delayed, "job is", "jobs are")
+        return Reason(
+            "delayed",
+            f"Nothing waits in lane {lane.name}{running}; {delayed} delayed, the first until "
+            f"{words.moment(lane.next_due)}.",
+            words.by_itself(lane.next_due),
+            unix(lane.next_due),
+            {"delayed": lane.delayed, "running": lane.permits},
+        )
+    return Reason(
+        "idle",
+        f"Nothing waits in lane {lane.name}{running}.",
+        "A job enqueued in it",
+        detail={"running": lane.permits},
     )
 
 

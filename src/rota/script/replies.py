@@ -152,6 +152,15 @@ def page_of_held(reply: Reply) -> tuple[str, str, list[tuple[str, str]]]:
     return text(status), text(cursor), list(pairs)
 
 
+Held = tuple[bytes, bytes]
+"""A job's id and its delivery, `number,score,mark,home` (see lua/lib/claim/delivery)."""
+
+
+def held_of_lane(reply: Reply) -> tuple[str, list[Held]]:
+    cursor, ids, deliveries = reply
+    return text(cursor), list(zip(ids, deliveries, strict=True))
+
+
 # ── lanes and the queue ─────────────────────────────────────────────────────────────────────────
 
 
@@ -309,6 +318,15 @@ class ConsumerReply(NamedTuple):
 def consumers(reply: Reply) -> tuple[str, list[ConsumerInfo]]:
     now, cursor, rows = reply
     return text(cursor), [_consumer(now, ConsumerReply._make(row)) for row in rows]
+
+
+def holder(reply: Reply) -> tuple[str, tuple[str, str, float | None] | None]:
+    """Id, name, and when its lease ends (ms; None: marked gone) of the one that was found."""
+    cursor, rows = reply
+    if not rows:
+        return text(cursor), None
+    id, name, ends = rows[0]
+    return text(cursor), (text_of(id), text_of(name), None if ends < 0 else float(ends))
 
 
 def _consumer(now: int, said: ConsumerReply) -> ConsumerInfo:

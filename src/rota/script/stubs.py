@@ -232,11 +232,11 @@ def explain_job(keys: Keys, *, id: str) -> None: ...
 def explain_lane(keys: Keys, *, lane: str) -> None: ...
 
 
-@script(replies.raw)
+@script(replies.holder)
 def holder_page(keys: Keys, *, id: str, cursor: str, limit: int) -> None: ...
 
 
-@script(replies.raw)
+@script(replies.held_of_lane)
 def held_page(keys: Keys, *, consumer: str, lane: str, cursor: str, limit: int) -> None: ...
 
 

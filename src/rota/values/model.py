@@ -311,22 +311,43 @@ class LaneInfo:
 
     @property
     def state(self) -> LaneState:
-        """For people: the first that holds of paused, stopped (its ceiling is 0), blocked, out of
-        rate, ready (in the ring), at ceiling, held (behind the heads of its sequences), running
-        and idle."""
-        if self.paused:
-            return "paused"
-        if self.ceiling == 0:
-            return "stopped"
-        if self.blocked_until is not None:
-            return "blocked"
-        if self.rated_until is not None:
-            return "out of rate"
-        if self.in_ring:
-            return "ready"
-        if self.ceiling is not None and self.running >= self.ceiling and self.waiting:
-            return "at ceiling"
-        return "held" if self.waiting else "running" if self.running else "idle"
+        """For people; see `lane_state`."""
+        return lane_state(
+            paused=self.paused,
+            ceiling=self.ceiling,
+            blocked=self.blocked_until is not None,
+            out_of_rate=self.rated_until is not None,
+            in_ring=self.in_ring,
+            running=self.running,
+            waiting=self.waiting,
+        )
+
+
+def lane_state(
+    *,
+    paused: bool,
+    ceiling: int | None,
+    blocked: bool,
+    out_of_rate: bool,
+    in_ring: bool,
+    running: int,
+    waiting: int,
+) -> LaneState:
+    """The first that holds of paused, stopped (its ceiling is 0), blocked, out of rate, ready (in
+    the ring), at ceiling, held (behind the heads of its sequences), running and idle."""
+    if paused:
+        return "paused"
+    if ceiling == 0:
+        return "stopped"
+    if blocked:
+        return "blocked"
+    if out_of_rate:
+        return "out of rate"
+    if in_ring:
+        return "ready"
+    if ceiling is not None and running >= ceiling and waiting:
+        return "at ceiling"
+    return "held" if waiting else "running" if running else "idle"
 
 
 @dataclass(frozen=True, slots=True)
