@@ -16,7 +16,7 @@ from rota.observe.meter import SILENT, Observer
 from rota.queue import Queue
 from rota.values import config
 from rota.values.guide import OF_WORKERS, Guide
-from rota.values.listing import Instruction
+from rota.values.model import Instruction
 from rota.values.telling import Logger
 from rota.values.timing import seconds
 from rota.work.executor import Executor

@@ -48,7 +48,7 @@ class Scene:
         return found
 
     async def share(self, lane: str) -> LaneShare:
-        (found,) = [share for share in (await self.shares(1000)).top if share.name == lane]
+        (found,) = [share for share in (await self.shares(1000)).top if share.lane.name == lane]
         return found
 
 
@@ -79,8 +79,17 @@ async def test_equal_weights_share_alike(scene: Scene) -> None:
         assert (share.received, share.due, share.ratio, share.behind) == pytest.approx(
             (0.25, 0.25, 1, 0)
         )
-        assert (share.served, share.waiting, share.running, share.weight) == (15, 85, 0, 1)
-        assert (share.oldest_wait, share.wait_mean, share.state) == (200, 200, "ready")
+        assert (share.lane.served, share.lane.waiting, share.lane.running, share.lane.weight) == (
+            15,
+            85,
+            0,
+            1,
+        )
+        assert (share.lane.oldest_wait, share.lane.wait_mean, share.lane.state) == (
+            200,
+            200,
+            "ready",
+        )
 
 
 async def test_what_is_due_follows_weights(scene: Scene) -> None:
@@ -89,11 +98,11 @@ async def test_what_is_due_follows_weights(scene: Scene) -> None:
     await scene.fill("light", "heavy")
     scene.clock.advance(LONG)
     await scene.serve(80, at_once=4)
-    found = {share.name: share for share in (await scene.shares()).top}
+    found = {share.lane.name: share for share in (await scene.shares()).top}
     assert found["heavy"].due == pytest.approx(0.75)
     assert found["heavy"].received == pytest.approx(0.75, abs=1 / 80)
     assert found["light"].received == pytest.approx(0.25, abs=1 / 80)
-    assert found["light"].weight == 1
+    assert found["light"].lane.weight == 1
     assert (await scene.shares()).index == pytest.approx(1, abs=0.002)
 
 
@@ -103,7 +112,7 @@ async def test_what_is_due_follows_costs(scene: Scene) -> None:
     scene.clock.advance(LONG)
     await scene.serve(50)
     dear, cheap = await scene.share("dear"), await scene.share("cheap")
-    assert cheap.served == pytest.approx(4 * dear.served, abs=4)
+    assert cheap.lane.served == pytest.approx(4 * dear.lane.served, abs=4)
     assert dear.received == pytest.approx(0.5, abs=0.05)
     assert dear.due == cheap.due == pytest.approx(0.5)
     found = await scene.shares()
@@ -121,7 +130,7 @@ async def test_who_was_kept_from_its_share_is_behind(scene: Scene) -> None:
     await scene.serve(10)
     await scene.queue.lane("kept").resume()
     found = await scene.shares()
-    assert [share.name for share in found.top] == ["kept", "late", "first"]
+    assert [share.lane.name for share in found.top] == ["kept", "late", "first"]
     kept, late, first = found.top
     assert (kept.ratio, kept.behind, kept.received) == (0, 1, 0)
     assert late.ratio == pytest.approx(late.received / (1 / 3))
@@ -149,16 +158,16 @@ async def test_a_lane_that_may_not_be_served_is_not_behind(scene: Scene) -> None
             for _ in range(40):
                 await other.complete(await other.claim(1))
         found = await scene.shares()
-        states = {share.name: share.state for share in found.top}
+        states = {share.lane.name: share.lane.state for share in found.top}
         assert states == {
             "a": "ready", "b": "ready", "full": "at ceiling", "paused": "paused",
             "blocked": "blocked", "stopped": "stopped", "rated": "out of rate",
         }  # fmt: skip
         assert found.index == pytest.approx(1)
         for share in found.top:
-            assert share.ratio == pytest.approx(1), share.name
-            assert share.behind == pytest.approx(0), share.name
-            assert share.received == pytest.approx((1 if share.name in shut else 21) / 47)
+            assert share.ratio == pytest.approx(1), share.lane.name
+            assert share.behind == pytest.approx(0), share.lane.name
+            assert share.received == pytest.approx((1 if share.lane.name in shut else 21) / 47)
 
 
 async def test_what_an_idle_lane_leaves_goes_to_the_others(scene: Scene) -> None:
@@ -167,12 +176,16 @@ async def test_what_an_idle_lane_leaves_goes_to_the_others(scene: Scene) -> None
     await scene.fill("idle", jobs=3)
     scene.clock.advance(LONG)
     await scene.serve(63)
-    found = {share.name: share for share in (await scene.shares()).top}
-    assert {name: share.served for name, share in found.items()} == {"a": 20, "b": 40, "idle": 3}
+    found = {share.lane.name: share for share in (await scene.shares()).top}
+    assert {name: share.lane.served for name, share in found.items()} == {
+        "a": 20,
+        "b": 40,
+        "idle": 3,
+    }
     assert found["idle"].due == pytest.approx(3 / 63)
     assert found["a"].due == pytest.approx(20 / 63)
     assert found["b"].due == pytest.approx(40 / 63)
-    assert (found["idle"].state, found["idle"].waiting, found["idle"].oldest_wait) == (
+    assert (found["idle"].lane.state, found["idle"].lane.waiting, found["idle"].lane.oldest_wait) == (
         "idle", 0, None,
     )  # fmt: skip
 
@@ -187,7 +200,7 @@ async def test_a_lane_that_has_just_come_is_hardly_behind(scene: Scene) -> None:
     scene.clock.advance(10_000)
     found = await scene.shares()
     assert found.window == 110
-    assert found.top[0].name == "new"
+    assert found.top[0].lane.name == "new"
     assert found.top[0].behind == pytest.approx(10 / 110)
     assert found.index == pytest.approx(1), "of those that have waited all through"
 
@@ -252,7 +265,7 @@ async def test_in_what_order_and_how_many(scene: Scene) -> None:
         await consumer.complete([job for job in held if job.lane != "a"])
 
         async def names(by: ShareSort, limit: int = 9) -> list[str]:
-            return [share.name for share in (await scene.shares(limit, by)).top]
+            return [share.lane.name for share in (await scene.shares(limit, by)).top]
 
         assert await names("waiting") == ["b", "a", "c"]
         assert await names("oldest_wait") == ["c", "a", "b"]
@@ -271,9 +284,9 @@ async def test_odd_names_are_told_as_they_are(scene: Scene) -> None:
     scene.clock.advance(LONG)
     await scene.serve(len(HOSTILE), at_once=1)
     found = await scene.shares(100)
-    assert {share.name for share in found.top} == set(HOSTILE)
+    assert {share.lane.name for share in found.top} == set(HOSTILE)
     assert found.lanes == len(HOSTILE)
-    assert all(share.served == 1 and share.ratio == pytest.approx(1) for share in found.top)
+    assert all(share.lane.served == 1 and share.ratio == pytest.approx(1) for share in found.top)
     assert {lane.name for lane in await scene.queue.lanes(by="served")} == set(HOSTILE)
     assert {lane.name for lane in await scene.queue.lanes(by="waiting")} == set(HOSTILE)
 

@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 from rota.script.keys import Keys
+from rota.store.shares import LaneShare
 from rota.values.listing import SequenceInfo
 from rota.values.model import ConsumerInfo, JobInfo, LaneInfo, QueueInfo
 from rota.values.names import text_of
@@ -53,6 +54,24 @@ def lane_row(lane: LaneInfo) -> Row:
     row: dict[str, Any] = msgspec.to_builtins(lane)
     del row["in_ring"], row["next_wait"]
     return {"lane": row.pop("name"), "state": lane.state, **row}
+
+
+def share_row(share: LaneShare) -> Row:
+    lane = share.lane
+    return {
+        "name": lane.name,
+        "weight": lane.weight,
+        "received": share.received,
+        "due": share.due,
+        "ratio": share.ratio,
+        "behind": share.behind,
+        "waiting": lane.waiting,
+        "running": lane.running,
+        "served": lane.served,
+        "oldest_wait": lane.oldest_wait,
+        "wait_mean": lane.wait_mean,
+        "state": lane.state,
+    }
 
 
 def job_row(job: JobInfo) -> Row:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import typer
-
 from rota.cli.exits import say
 from rota.cli.printing import print_table
-from rota.cli.rows import json_line
+from rota.cli.rows import print_rows, share_row
 from rota.store.shares import LaneShare, Shares
 from rota.values.timing import duration
 
@@ -16,12 +14,11 @@ HEADINGS = ("lane", "share", "due", "waiting", "running", "oldest wait", "mean w
 def print_shares(found: Shares, *, as_json: bool) -> None:
     """To standard output: one JSON object a lane, or a table below the queue's fairness index."""
     if as_json:
-        for lane in found.top:
-            typer.echo(json_line(lane))
+        print_rows(map(share_row, found.top))
         return
     say(_headline(found))
     if found.top:
-        print_table(HEADINGS, [_cells(lane) for lane in found.top], numbers=HEADINGS[1:-1])
+        print_table(HEADINGS, [_cells(share) for share in found.top], numbers=HEADINGS[1:-1])
 
 
 def _headline(found: Shares) -> str:
@@ -31,11 +28,12 @@ def _headline(found: Shares) -> str:
     return f"fairness index {index}; {found.lanes:,} lanes, the last {duration(found.window)}"
 
 
-def _cells(lane: LaneShare) -> tuple[str, ...]:
+def _cells(share: LaneShare) -> tuple[str, ...]:
+    lane = share.lane
     return (
         lane.name,
-        f"{lane.received:.2%}",
-        f"{lane.due:.2%}",
+        f"{share.received:.2%}",
+        f"{share.due:.2%}",
         str(lane.waiting),
         str(lane.running),
         _wait(lane.oldest_wait),

@@ -20,8 +20,7 @@ from rota.errors import ConfigError, LeaseLost
 from rota.script.loader import Operation
 from rota.values import config
 from rota.values.endings import Ending, check_ending, settlement
-from rota.values.listing import Instruction
-from rota.values.model import Answer, Job
+from rota.values.model import Answer, Instruction, Job
 from rota.values.timing import seconds
 
 Jobs = Job | Iterable[Job]

@@ -22,8 +22,7 @@ from rota.consume.lease_thread import RETRY_PAUSE_S, lease_thread, until_set
 from rota.link import Link
 from rota.observe.meter import CALL_BOUNDS, Histogram
 from rota.script.loader import Operation
-from rota.values.listing import Instruction
-from rota.values.model import Holdings, Job
+from rota.values.model import Holdings, Instruction, Job
 from rota.values.telling import Logger, safely
 from rota.values.timing import Sparingly
 

@@ -13,8 +13,7 @@ from rota.consume.lease import Lease, LeaseKeeper
 from rota.consume.station import Station
 from rota.errors import LeaseLost
 from rota.script.loader import Operation
-from rota.values.listing import Instruction
-from rota.values.model import Answer, Holdings, Job, Settlement
+from rota.values.model import Answer, Holdings, Instruction, Job, Settlement
 
 T = TypeVar("T")
 

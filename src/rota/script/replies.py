@@ -6,7 +6,8 @@ a line `-- fields:`, and a test holds the two together.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from collections import namedtuple
+from typing import NamedTuple, cast
 
 from rota.errors import PayloadError
 from rota.script.loader import Reply
@@ -70,26 +71,16 @@ def _due(reply: Reply) -> float | None:
     return None if reply < 0 else reply / 1000
 
 
-class ExchangeReply(NamedTuple):
-    """`attempts` and `suspects` are empty where no job has any, `sizes` where each entry is one
-    job."""
-
-    status: bytes
-    now: int
-    due: int
-    left: int
-    answers: list[bytes]
-    ids: list[bytes]
-    records: list[bytes | None]
-    sizes: list[int]
-    attempts: list[bytes | None]
-    suspects: list[bytes | None]
+ExchangeReply = namedtuple(
+    "ExchangeReply",
+    "status now due left answers ids records sizes attempts suspects",
+)
 
 
 def exchanged(reply: Reply) -> Exchanged:
     said = ExchangeReply._make(reply)
     return Exchanged(
-        status=cast(Any, said.status.decode()),
+        status=said.status.decode(),
         now=said.now,
         due=_due(said.due),
         left=bool(said.left),
@@ -164,29 +155,11 @@ def held_of_lane(reply: Reply) -> tuple[str, list[Held]]:
 # ── lanes and the queue ─────────────────────────────────────────────────────────────────────────
 
 
-class LaneReply(NamedTuple):
-    """A lane, as lua/lib/lane/lane_rows tells it."""
-
-    name: bytes
-    waiting: int
-    delayed: int
-    running: int
-    ceiling: int | bytes
-    weight: bytes
-    paused: int
-    blocked: int
-    in_ring: int
-    since: int
-    backlog: int | bytes
-    pause_note: bytes
-    pause_ends: int
-    rate: bytes
-    template: bytes
-    rated: int
-    next_since: int
-    served: int
-    waited: int
-    charged: bytes
+LaneReply = namedtuple(
+    "LaneReply",
+    "name waiting delayed running ceiling weight paused blocked in_ring since backlog pause_note "
+    "pause_ends rate template rated next_since served waited charged",
+)
 
 
 def lane(now: int, row: Reply) -> LaneInfo:
@@ -231,8 +204,9 @@ def _seconds(ms: int) -> float | None:
     return ms / 1000 if ms else None
 
 
-def lane_info(reply: Reply) -> LaneInfo:
-    return lane(reply[0], reply[1])
+def lanes_named(reply: Reply) -> list[LaneInfo]:
+    now, rows = reply
+    return [lane(now, row) for row in rows]
 
 
 class LanesReply(NamedTuple):
@@ -248,19 +222,11 @@ def lanes(reply: Reply) -> LanesReply:
     return LanesReply(place, [lane(now, row) for row in rows], _window(now))
 
 
-class QueueReply(NamedTuple):
-    stats: list[bytes]
-    delayed: int
-    dead: int
-    lanes_waiting: int
-    lanes_ready: int
-    lanes_paused: int
-    consumers: int
-    default_ceiling: bytes
-    default_weight: bytes
-    ceiling: bytes
-    pause_note: bytes
-    pause_ends: int
+QueueReply = namedtuple(
+    "QueueReply",
+    "stats delayed dead lanes_waiting lanes_ready lanes_paused consumers default_ceiling "
+    "default_weight ceiling pause_note pause_ends",
+)
 
 
 def queue_info(reply: Reply) -> QueueInfo:
@@ -307,12 +273,7 @@ def raw(reply: Reply) -> Reply:
 # ── consumers ───────────────────────────────────────────────────────────────────────────────────
 
 
-class ConsumerReply(NamedTuple):
-    id: bytes
-    deadline: int
-    name: bytes
-    held: int
-    asked: bytes
+ConsumerReply = namedtuple("ConsumerReply", "id deadline name held asked")
 
 
 def consumers(reply: Reply) -> tuple[str, list[ConsumerInfo]]:
@@ -342,16 +303,7 @@ def _consumer(now: int, said: ConsumerReply) -> ConsumerInfo:
 # ── jobs and sequences ──────────────────────────────────────────────────────────────────────────
 
 
-class JobReply(NamedTuple):
-    """A job as a list shows it. `time`: when one delayed falls due, one dead died, in ms."""
-
-    id: bytes
-    record: bytes
-    attempts: int
-    deaths: int
-    note: bytes
-    time: int
-    worker: bytes
+JobReply = namedtuple("JobReply", "id record attempts deaths note time worker")
 
 
 class JobsReply(NamedTuple):
@@ -397,17 +349,10 @@ def job(state: JobState, said: JobReply) -> JobInfo:
     )
 
 
-class SequenceReply(NamedTuple):
-    lane: bytes
-    key: bytes
-    state: bytes
-    waiting: int
-    head: bytes
-    holder: bytes
-    jobs: list[bytes]
-    ends: int
-    note: bytes
-    head_dead: int
+SequenceReply = namedtuple(
+    "SequenceReply",
+    "lane key state waiting head holder jobs ends note head_dead",
+)
 
 
 def _sequence(row: Reply) -> SequenceInfo:

@@ -162,8 +162,8 @@ def reprioritize(keys: Keys, *, lane: str, priority: int, cursor: bytes, limit: 
 def consumers_page(keys: Keys, *, cursor: str, limit: int) -> None: ...
 
 
-@script(replies.lane_info)
-def lane_info(keys: Keys, *, lane: str) -> None: ...
+@script(replies.lanes_named)
+def lanes_named(keys: Keys, *, lanes: Packed) -> None: ...
 
 
 @script(replies.lanes)

@@ -9,8 +9,7 @@ from typing import cast
 from rota.script import stubs
 from rota.script.keys import Keys
 from rota.script.loader import Operation, Packed
-from rota.values.listing import Instruction
-from rota.values.model import Answer, Exchanged, Holdings, Settlement
+from rota.values.model import Answer, Exchanged, Holdings, Instruction, Settlement
 
 PAGE = 200
 BEAT_PAGE = 100

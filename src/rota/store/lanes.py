@@ -9,7 +9,7 @@ from typing import get_args
 from rota.errors import ConfigError
 from rota.script import stubs
 from rota.script.keys import Keys
-from rota.script.loader import Operation, packed_names, together
+from rota.script.loader import Operation, Packed, packed_names
 from rota.values import config
 from rota.values.listing import LanesPage, Place, cursor_place, cursor_text
 from rota.values.model import LaneInfo, LaneSort
@@ -69,8 +69,8 @@ def lanes_named(keys: Keys, names: Sequence[str]) -> Operation[list[LaneInfo]]:
     """These lanes as they stand, in the order given."""
     found: list[LaneInfo] = []
     for start in range(0, len(names), PAGE):
-        calls = [stubs.lane_info(keys, lane=name) for name in names[start : start + PAGE]]
-        found += yield from together(calls)
+        part = Packed(list(names[start : start + PAGE]))
+        found += yield from stubs.lanes_named(keys, lanes=part)
     return found
 
 
@@ -80,7 +80,8 @@ class Lanes:
     keys: Keys
 
     def lane(self, lane: str) -> Operation[LaneInfo]:
-        return (yield from stubs.lane_info(self.keys, lane=lane))
+        (found,) = yield from lanes_named(self.keys, [lane])
+        return found
 
     def lanes_named(self, names: Sequence[str]) -> Operation[list[LaneInfo]]:
         """These lanes as they stand, in the order given."""

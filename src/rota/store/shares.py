@@ -18,7 +18,7 @@ from rota.script.keys import Keys
 from rota.script.loader import Operation
 from rota.store.lanes import MAX_LANES, lanes_named, walk
 from rota.values import config
-from rota.values.model import LaneInfo, LaneSort, LaneState
+from rota.values.model import LaneInfo, LaneSort
 from rota.values.names import shown
 
 ShareSort = Literal["behind", LaneSort]
@@ -33,22 +33,14 @@ class LaneShare:
     """What a lane was given and what was due to it, as parts of what all were charged.
 
     `ratio` is received / due, None where nothing was due. `behind`: the part of its full share that
-    it lacks, 1 where it was kept waiting all through; below 0 it was given more than was due. The
-    other figures are those of `LaneInfo`.
+    it lacks, 1 where it was kept waiting all through; below 0 it was given more than was due.
     """
 
-    name: str
-    weight: float
+    lane: LaneInfo
     received: float
     due: float
     ratio: float | None
     behind: float
-    waiting: int
-    running: int
-    served: int
-    oldest_wait: float | None
-    wait_mean: float | None
-    state: LaneState
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,16 +191,9 @@ def find_level(lanes: Collection[Turns]) -> float:
 def _share(info: LaneInfo, turns: Turns, level: float, total: float) -> LaneShare:
     due = turns.due(level)
     return LaneShare(
-        name=info.name,
-        weight=turns.weight,
+        lane=info,
         received=turns.pace / total if total else 0.0,
         due=due / total if total else 0.0,
         ratio=turns.pace / due if due else None,
         behind=turns.behind(level),
-        waiting=info.waiting,
-        running=info.running,
-        served=info.served,
-        oldest_wait=info.oldest_wait,
-        wait_mean=info.wait_mean,
-        state=info.state,
     )

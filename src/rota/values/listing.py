@@ -15,7 +15,6 @@ from rota.values.names import shown
 
 SequenceState = Literal["ready", "held", "blocked"]
 RetryAnswer = Literal["ok", "none", "running", "waiting", "unreadable"]
-Instruction = Literal["quiet", "stop"]
 
 Place = list[bytes]
 """Where a page ends, as its script says it, byte by byte: a name in it may be no text. Empty at the

@@ -23,6 +23,8 @@ Answer = Literal["ok", "settled", "lost", "slowed"]
 DeadAnswer = Literal["ok", "none", "unreadable"]
 CancelAnswer = Literal["cancelled", "asked", "dead", "none"]
 JobState = Literal["waiting", "delayed", "running", "dead"]
+Instruction = Literal["quiet", "stop"]
+"""What the process of a consumer may be asked."""
 LaneSort = Literal["waiting", "oldest_wait", "running", "served"]
 LaneState = Literal[
     "ready",

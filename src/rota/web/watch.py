@@ -6,14 +6,14 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Coroutine
 from dataclasses import replace
 from typing import Any
 
 from rota.errors import RotaError
 from rota.queue import Queue
 from rota.store.shares import LaneShare, Shares
-from rota.values.model import LaneInfo, LaneSort
+from rota.values.model import LaneSort
 from rota.web.looks import KEPT_LANES, SERIES, LaneLook, LaneRow, Point, Slice, Snapshot
 
 logger = logging.getLogger("rota.web")
@@ -183,7 +183,8 @@ class Watch:
     async def _look_at_scope(self) -> None:
         now = time.time()
         names = sorted(self._scope or ())
-        rows = [LaneRow(info) for info in await self._lanes_named(names)]
+        link = self._queue.link
+        rows = [LaneRow(info) for info in await link.run(link.inspector.lanes_named(names))]
         rows.sort(key=lambda row: row.hurt)
         look = LaneLook(now, time.time() - now, None, rows, complete=True, is_whole=True)
         self._publish(replace(self._snapshot, at=time.time(), lanes=look, trouble=None))
@@ -201,8 +202,8 @@ class Watch:
         shares = await queue.shares(KEPT_LANES, "behind")
         known = _by_name(shares)
         rows = {info.name: LaneRow(info, known.get(info.name)) for info in waits}
-        for info in await self._lanes_named(known.keys() - rows.keys()):
-            rows[info.name] = LaneRow(info, known[info.name])
+        for share in shares.top:
+            rows.setdefault(share.lane.name, LaneRow(share.lane, share))
         look = replace(look, shares=shares).with_rows(rows.values())
         yield look
         await self._slice(shares)
@@ -214,17 +215,14 @@ class Watch:
             yield replace(look, orders={**look.orders, **orders})
         yield replace(look, orders=orders, is_whole=True)
 
-    async def _lanes_named(self, names: Iterable[str]) -> list[LaneInfo]:
-        link = self._queue.link
-        return await link.run(link.inspector.lanes_named(list(names)))
-
     async def _slice(self, shares: Shares) -> None:
         """Remembers who was given most, for the picture."""
         top = shares.top
         if shares.lanes > len(top):
             top = (await self._queue.shares(SERIES, "served")).top
-        most = sorted(top, key=lambda share: (-share.received, share.name))[:SERIES]
-        self._slices.append(Slice(time.time(), {share.name: share.received for share in most}))
+        most = sorted(top, key=lambda share: (-share.received, share.lane.name))[:SERIES]
+        given = {share.lane.name: share.received for share in most}
+        self._slices.append(Slice(time.time(), given))
 
     def _orders_wanted(self) -> list[LaneSort]:
         recently = time.monotonic() - WANTED_S
@@ -237,4 +235,4 @@ class Watch:
 
 
 def _by_name(shares: Shares | None) -> dict[str, LaneShare]:
-    return {share.name: share for share in shares.top} if shares else {}
+    return {share.lane.name: share for share in shares.top} if shares else {}

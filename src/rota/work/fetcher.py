@@ -16,8 +16,7 @@ from rota.consume.membership import Membership
 from rota.errors import LeaseLost, RotaError
 from rota.observe.meter import SILENT, Observer
 from rota.queue import Queue
-from rota.values.listing import Instruction
-from rota.values.model import Exchanged, Job
+from rota.values.model import Exchanged, Instruction, Job
 from rota.values.telling import safely
 from rota.work.caller import Caller
 from rota.work.demand import Demand
