@@ -17,7 +17,7 @@ from rota.store.enqueueing import (
     next_chunk,
     refusal,
 )
-from rota.store.limits import Limits
+from rota.store.settings import Limits
 
 __all__ = ["OnFull", "Store", "check_on_full", "chunks", "next_chunk", "refusal"]
 

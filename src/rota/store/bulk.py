@@ -11,7 +11,7 @@ from rota.script import stubs
 from rota.script.keys import Keys
 from rota.script.loader import Call, Operation, Packed, together
 from rota.store.jobs import jobs_page
-from rota.store.limits import note
+from rota.store.settings import note
 from rota.values import names
 from rota.values.listing import Place, RetryAnswer
 from rota.values.model import CancelAnswer, Cancelled, DeadAnswer, Moved
