@@ -1,4 +1,4 @@
-"""job_info, lane_info, lanes_page, timed_page, consumers_page, queue_info: reading, by pages."""
+"""job_info, lanes_named, lanes_page, timed_page, consumers_page, queue_info: reading, by pages."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 enqueueing.py   jobs come in
 claiming.py     consumers join, claim and settle; the queue's time is kept
-limits.py       what lanes and the queue may do
-bulk.py         many jobs at once, by lane
+settings.py     what lanes and the queue may do
+bulk.py         many jobs at once: by lane, or the dead
 """
 
 from rota.script.keys import Keys
@@ -17,12 +17,12 @@ from rota.store.enqueueing import (
     next_chunk,
     refusal,
 )
-from rota.store.settings import Limits
+from rota.store.settings import Settings
 
 __all__ = ["OnFull", "Store", "check_on_full", "chunks", "next_chunk", "refusal"]
 
 
-class Store(Enqueueing, Claiming, Limits, Bulk):
+class Store(Enqueueing, Claiming, Settings, Bulk):
     """The write side of one queue."""
 
     def __init__(self, keys: Keys) -> None:

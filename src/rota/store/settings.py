@@ -1,4 +1,4 @@
-"""What lanes and the queue may do: limits and templates, pauses, blocks, the gate."""
+"""What is set of lanes and the queue: limits and templates, pauses, blocks, the gate."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_NOTE_BYTES = 1000
 _to_json = msgspec.json.Encoder().encode
 
 
-class Limits:
+class Settings:
     """The part of the store that changes lanes and the queue."""
 
     keys: Keys
