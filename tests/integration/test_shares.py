@@ -79,17 +79,9 @@ async def test_equal_weights_share_alike(scene: Scene) -> None:
         assert (share.received, share.due, share.ratio, share.behind) == pytest.approx(
             (0.25, 0.25, 1, 0)
         )
-        assert (share.lane.served, share.lane.waiting, share.lane.running, share.lane.weight) == (
-            15,
-            85,
-            0,
-            1,
-        )
-        assert (share.lane.oldest_wait, share.lane.wait_mean, share.lane.state) == (
-            200,
-            200,
-            "ready",
-        )
+        lane = share.lane
+        assert (lane.served, lane.waiting, lane.running, lane.weight) == (15, 85, 0, 1)
+        assert (lane.oldest_wait, lane.wait_mean, lane.state) == (200, 200, "ready")
 
 
 async def test_what_is_due_follows_weights(scene: Scene) -> None:
@@ -177,17 +169,13 @@ async def test_what_an_idle_lane_leaves_goes_to_the_others(scene: Scene) -> None
     scene.clock.advance(LONG)
     await scene.serve(63)
     found = {share.lane.name: share for share in (await scene.shares()).top}
-    assert {name: share.lane.served for name, share in found.items()} == {
-        "a": 20,
-        "b": 40,
-        "idle": 3,
-    }
+    served = {name: share.lane.served for name, share in found.items()}
+    assert served == {"a": 20, "b": 40, "idle": 3}
     assert found["idle"].due == pytest.approx(3 / 63)
     assert found["a"].due == pytest.approx(20 / 63)
     assert found["b"].due == pytest.approx(40 / 63)
-    assert (found["idle"].lane.state, found["idle"].lane.waiting, found["idle"].lane.oldest_wait) == (
-        "idle", 0, None,
-    )  # fmt: skip
+    idle = found["idle"].lane
+    assert (idle.state, idle.waiting, idle.oldest_wait) == ("idle", 0, None)
 
 
 async def test_a_lane_that_has_just_come_is_hardly_behind(scene: Scene) -> None:
