@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from rota.connection import Client
 from rota.errors import RotaError
 from rota.queue import Queue
+from rota.values.model import QueueInfo
 
 PATIENCE_S = 2.0
 """How long a server may take to answer."""
@@ -92,15 +93,15 @@ def signs_of_life(queue: Queue) -> Health:
     any, and never raises for an outage."""
     link = queue.link
     try:
-        first = last = link.run_sync(link.inspector.pulse())
-        if first.could_work:
+        first = last = link.run_sync(link.inspector.queue())
+        if _could_work(first):
             time.sleep(LOOK_AGAIN_S)
-            last = link.run_sync(link.inspector.pulse())
+            last = link.run_sync(link.inspector.queue())
     except (RotaError, OSError) as error:
         return Health((Check(f"{queue.name}: server", False, str(error)),))
-    stands = first.could_work and last.could_work and first.served == last.served
+    stands = _could_work(first) and _could_work(last) and first.served == last.served
     silent = last.consumers > 0 and last.beat_age is not None and last.beat_age > SILENT_S
-    late = (last.consumers > 0 or not last.paused) and last.overdue > OVERDUE_S
+    late = (last.consumers > 0 or not _stands_still(last)) and last.overdue > OVERDUE_S
     bell = "work is ready, consumers hold nothing, and none came to take it"
     beat = f"nobody has kept the queue's time for {last.beat_age or 0:.0f} s"
     due = f"what fell due {last.overdue:.0f} s ago was not brought back"
@@ -111,6 +112,16 @@ def signs_of_life(queue: Queue) -> Health:
             Check(f"{queue.name}: due", not late, due if late else ""),
         )
     )
+
+
+def _stands_still(info: QueueInfo) -> bool:
+    return info.paused or info.ceiling == 0
+
+
+def _could_work(info: QueueInfo) -> bool:
+    """Work is ready, nothing runs, and there are consumers to do it."""
+    idle = info.consumers > 0 and not info.permits
+    return info.lanes_ready > 0 and idle and not _stands_still(info)
 
 
 def probe(queue: Queue) -> Client:

@@ -43,11 +43,9 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def queue_row(keys: Keys, info: QueueInfo) -> Row:
-    return {
-        "queue": keys.queue,
-        "prefix": keys.prefix,
-        **msgspec.to_builtins(info),
-    }
+    row: dict[str, Any] = msgspec.to_builtins(info)
+    del row["served"], row["beat_age"], row["overdue"]
+    return {"queue": keys.queue, "prefix": keys.prefix, **row}
 
 
 def lane_row(lane: LaneInfo) -> Row:

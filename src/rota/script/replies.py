@@ -225,7 +225,7 @@ def lanes(reply: Reply) -> LanesReply:
 QueueReply = namedtuple(
     "QueueReply",
     "stats delayed dead lanes_waiting lanes_ready lanes_paused consumers default_ceiling "
-    "default_weight ceiling pause_note pause_ends",
+    "default_weight ceiling pause_note pause_ends served beat_age overdue",
 )
 
 
@@ -252,6 +252,9 @@ def queue_info(reply: Reply) -> QueueInfo:
         paused_by=note.get("by"),
         paused_until=_seconds(said.pause_ends),
         totals=stats,
+        served=said.served,
+        beat_age=_due(said.beat_age),
+        overdue=said.overdue / 1000,
     )
 
 

@@ -356,6 +356,10 @@ def lane_state(
 class QueueInfo:
     """Totals of a queue. `permits`: entries in flight, of which a sequence's is one. `totals`
     counts since the queue began: enqueued, completed, retried, …; `paused_until` in Unix seconds.
+
+    Signs of life: `served`, jobs handed out so far in the running minute and the one before;
+    `beat_age`, seconds since someone kept the queue's time, None: nobody ever did; `overdue`, for
+    how many seconds something has been due, 0: nothing is.
     """
 
     waiting: int
@@ -375,6 +379,9 @@ class QueueInfo:
     paused_by: str | None
     paused_until: float | None
     totals: dict[str, int]
+    served: int = 0
+    beat_age: float | None = None
+    overdue: float = 0.0
 
     @property
     def unattended(self) -> bool:

@@ -1,12 +1,19 @@
 #!lua flags=no-writes
--- include: clock
+-- include: clock attempt lists figures
 -- resend: yes
 -- Totals of the queue.
 -- fields: stats delayed dead lanes_waiting lanes_ready lanes_paused consumers
--- fields: default_ceiling default_weight ceiling pause_note pause_ends
+-- fields: default_ceiling default_weight ceiling pause_note pause_ends served beat_age overdue
 -- stats: flat. consumers: with a lease. Limits: '' none. pause_note: JSON, '' not paused; pause_ends: Unix
--- ms, 0 no end.
-local set = redis.call('HMGET', k_config, 'default_ceiling', 'default_weight', 'ceiling', 'paused')
+-- ms, 0 no end. served: jobs handed out in this minute and the one before. beat_age: ms since someone kept
+-- the time, -1 nobody did; overdue: for how many ms something has been due, 0 nothing is.
+local function jobs_served(back)
+  return (read_figures(attempt('HGET', k_figures(minute_text(back)), '')))
+end
+
+local set = redis.call('HMGET', k_config, 'default_ceiling', 'default_weight', 'ceiling', 'paused', 'beat')
+local beat = tonumber(set[5] or nil)
+local first_due = redis.call('ZRANGE', k_scheduled, 0, 0, 'WITHSCORES')[2]
 return {
   redis.call('HGETALL', k_stats),
   redis.call('ZCARD', k_scheduled),
@@ -20,4 +27,7 @@ return {
   set[3] or '',
   set[4] or '',
   tonumber(redis.call('ZSCORE', k_blocked, 'q:') or 0),
+  jobs_served(0) + jobs_served(1),
+  beat and math.max(0, now - beat) or -1,
+  first_due and math.max(0, now - first_due) or 0,
 }
