@@ -13,8 +13,8 @@
 -- Parts of all lanes: held, blocked, ready.
 local CHUNK_SIZE = 100
 local parts = lane == '' and { 'held', 'blocked', 'ready' } or { 'out', 'held', 'dead', 'ready' }
-local part, a, b, c, d = unpack(cursor)
-part, a, b, c, d = part or parts[1], a or '', b or '', c or '', d or ''
+local part = cursor[1] or parts[1]
+local place = { cursor[2] or '', cursor[3] or '', cursor[4] or '', cursor[5] or '' }
 local rows, looked = {}, 0
 
 local function is_full()
@@ -30,23 +30,47 @@ local function is_out(key)
   return redis.call('ZSCORE', k_out(lane), key)
 end
 
--- Walks a sorted set from (a, b) on, at first from the score `from` ('' all); stops where the page is full.
-local function walk(key, from, visit)
+-- Walks a sorted set on from the score and member at place[at], at first from the score `from` ('' all);
+-- stops where the page is full, and says whether it came to the end.
+local function walk(key, at, from, visit)
   repeat
-    local page = page_behind(key, a ~= '' and a or from, (a ~= '' and b) or (from ~= '' and ''), CHUNK_SIZE)
+    local score, member = place[at], place[at + 1]
+    if score == '' then
+      score, member = from, from ~= '' and ''
+    end
+    local page = page_behind(key, score, member, CHUNK_SIZE)
     for i = 1, #page, 2 do
-      b, a = page[i], page[i + 1]
+      place[at], place[at + 1] = page[i + 1], page[i]
       looked = looked + 1
-      visit(b)
+      visit(page[i])
       if is_full() then
         return false
       end
     end
   until #page < 2 * CHUNK_SIZE
+  place[at], place[at + 1] = '', ''
   return true
 end
 
-local function visit_held(sequence)
+-- Walks the fields of a hash, on from the cursor and field that the place begins with; likewise.
+local function scan(key, visit)
+  repeat
+    local at, behind = place[1] ~= '' and place[1] or '0', place[2] ~= '' and place[2]
+    local names, _, after = scan_sorted('HSCAN', key, at, behind, 2)
+    for _, name in ipairs(names) do
+      place[2] = name
+      looked = looked + 1
+      if visit(name) == false or is_full() then
+        return false
+      end
+    end
+    place[1], place[2] = after, ''
+  until after == '0'
+  return true
+end
+
+-- Adds a sequence by its name, where it is of the lane and was not told as one that is out.
+local function add_named(sequence)
   local name_lane, key = split_sequence(sequence)
   if lane == '' or (name_lane == lane and not is_out(key)) then
     add(name_lane, key)
@@ -60,84 +84,40 @@ local function visit_blocked(member)
     return
   end
   if kind == 'h:' or not redis.call('ZSCORE', k_blocked, 'h:' .. sequence) then
-    local name_lane, key = split_sequence(sequence)
-    if lane == '' or (name_lane == lane and not is_out(key)) then
-      add(name_lane, key)
-    end
+    add_named(sequence)
   end
 end
 
-local function walk_held()
-  repeat
-    local names, _, after = scan_sorted('HSCAN', k_held, a ~= '' and a or '0', b ~= '' and b, 2)
-    for _, sequence in ipairs(names) do
-      b = sequence
-      looked = looked + 1
-      visit_held(sequence)
-      if is_full() then
-        return false
-      end
-    end
-    a, b = after, ''
-  until a == '0'
-  return true
-end
-
--- The sequences with a token in a lane's pending, from (c, d) on.
+-- The sequences with a token in a lane's pending.
 local function walk_ready(of)
-  repeat
-    local page = page_behind(k_pending(of), c, c ~= '' and d, CHUNK_SIZE)
-    for i = 1, #page, 2 do
-      d, c = page[i], page[i + 1]
-      looked = looked + 1
-      if d:byte(1) == 33 then
-        add(of, d:sub(2))
-      end
-      if is_full() then
-        return false
-      end
+  return walk(k_pending(of), 3, '', function(entry)
+    if entry:byte(1) == 33 then
+      add(of, entry:sub(2))
     end
-  until #page < 2 * CHUNK_SIZE
-  c, d = '', ''
-  return true
-end
-
-local function walk_ready_of_all()
-  if b ~= '' and c ~= '' and not walk_ready(b) then
-    return false
-  end
-  repeat
-    local lanes, _, after = scan_sorted('HSCAN', k_gwaiting, a ~= '' and a or '0', b ~= '' and b, 2)
-    for _, name in ipairs(lanes) do
-      b = name
-      looked = looked + 1
-      if not walk_ready(name) or is_full() then
-        return false
-      end
-    end
-    a, b = after, ''
-  until a == '0'
-  return true
+  end)
 end
 
 local walks = {
   out = function()
-    return walk(k_out(lane), '', function(key)
+    return walk(k_out(lane), 1, '', function(key)
       add(lane, key)
     end)
   end,
-  held = walk_held,
+  held = function()
+    return scan(k_held, add_named)
+  end,
   blocked = function()
-    return walk(k_blocked, '', visit_blocked)
+    return walk(k_blocked, 1, '', visit_blocked)
   end,
   dead = function()
-    return walk(k_blocked, '+inf', visit_blocked)
+    return walk(k_blocked, 1, '+inf', visit_blocked)
   end,
   ready = function()
-    if lane == '' then
-      return walk_ready_of_all()
+    if lane ~= '' then
+      return walk_ready(lane)
     end
-    return walk_ready(lane)
+    -- Where a page ended within a lane, the rest of that comes first.
+    return (place[3] == '' or walk_ready(place[2])) and scan(k_gwaiting, walk_ready)
   end,
 }
 
@@ -145,11 +125,10 @@ local begun = false
 for _, name in ipairs(parts) do
   begun = begun or name == part
   if begun then
-    part = name
     if not walks[name]() then
-      return { { part, a, b, c, d }, rows }
+      return { { name, unpack(place) }, rows }
     end
-    a, b, c, d = '', '', '', ''
+    place = { '', '', '', '' }
   end
 end
 return { {}, rows }

@@ -8,12 +8,11 @@ from typing import Any
 from rota.values import names
 from rota.values.listing import LanesPage
 from rota.values.names import visible
-from rota.web.looks import LaneRow, Slice, Snapshot
+from rota.web.looks import SERIES, LaneRow, Slice, Snapshot
 from rota.web.view import View
 from rota.web.watch import ORDERS
 
 ROWS = 100
-SERIES = 8
 ORDER_NAMES = {
     "hurt": "who hurts most",
     "oldest_wait": "oldest wait",
