@@ -181,6 +181,24 @@ def test_what_is_asked_is_checked(desk: Desk, look: Inspector) -> None:
         desk.run(look.sequences(lane=None, cursor="WyJhIl0", limit=5))
 
 
+def test_a_cursor_of_another_listing_or_a_changed_one_is_refused(
+    desk: Desk, look: Inspector
+) -> None:
+    desk.add("j1", "j2")
+    desk.claim(2)
+    desk.settle(("j1", "bury", 0), ("j2", "bury", 0))
+    one: dict[str, Any] = {"lane": None, "task": None, "limit": 1}
+    cursor = desk.run(look.jobs("dead", cursor=None, **one)).cursor
+    assert cursor is not None
+    assert desk.run(look.jobs("dead", cursor=cursor, **one)).jobs[0].id == "j2"
+    changed = cursor[:8] + ("A" if cursor[8] != "A" else "B") + cursor[9:]
+    for state, wrong in (("delayed", cursor), ("dead", changed), ("dead", "")):
+        with pytest.raises(ConfigError, match="cursor: expected one that a page gave"):
+            desk.run(look.jobs(state, cursor=wrong, **one))
+    with pytest.raises(ConfigError, match="cursor: expected one that a page gave"):
+        desk.run(look.lanes_page(cursor))
+
+
 # ── sequences ───────────────────────────────────────────────────────────────────────────────────
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import zlib
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -19,9 +20,6 @@ RetryAnswer = Literal["ok", "none", "running", "waiting", "unreadable"]
 Place = list[bytes]
 """Where a page ends, as its script says it, byte by byte: a name in it may be no text. Empty at the
 start and after the last."""
-
-PARTS = {"waiting": 5, "running": 4, "delayed": 2, "dead": 2, "sequences": 5, "lanes": 2}
-"""Of how many parts the places of each listing are."""
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(Place).decode
@@ -82,7 +80,13 @@ def cursor_text(listing: str, place: Place) -> str | None:
     """A place in a listing as a word that goes anywhere: into a URL, onto a command line."""
     if not place:
         return None
-    return base64.urlsafe_b64encode(_pack([listing.encode(), *place])).decode().rstrip("=")
+    body = _pack([listing.encode(), *place])
+    return base64.urlsafe_b64encode(_sum(body) + body).decode().rstrip("=")
+
+
+def _sum(body: bytes) -> bytes:
+    """What tells a cursor that a page gave from one that was made up."""
+    return zlib.crc32(body).to_bytes(4, "big")
 
 
 def cursor_place(listing: str, cursor: object) -> Place:
@@ -91,10 +95,11 @@ def cursor_place(listing: str, cursor: object) -> Place:
         return []
     if isinstance(cursor, str):
         try:
-            name, *place = _unpack(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+            read = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+            name, *place = _unpack(read[4:])
         except (ValueError, binascii.Error, msgspec.DecodeError):
-            name, place = b"", []
-        if name == listing.encode() and len(place) == PARTS[listing]:
+            read, name, place = b"", b"", []
+        if name == listing.encode() and read[:4] == _sum(read[4:]):
             return place
     raise ConfigError(f"cursor: expected one that a page gave, given {shown(cursor)}")
 
