@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from rota.explain.explanation import Reason
+from rota.explain.explanation import Reason, ReasonKind
 from rota.explain.facts import Holder, LaneFacts, QueueFacts, RingFacts
 from rota.explain.turns import expected_turn
 from rota.explain.words import Words, count, note_of, unix
@@ -19,15 +19,8 @@ SHOWN_HOLDERS = 3
 def queue_reasons(words: Words, queue: QueueFacts) -> Iterator[Reason]:
     """What keeps every lane of the queue from being served."""
     if queue.paused is not None:
-        note = note_of(queue.paused)
-        free = words.resume_queue()
-        yield Reason(
-            "queue_paused",
-            f"The whole queue is paused{words.why(note)}{words.until(queue.paused_until)}.",
-            free if queue.paused_until is None else words.sooner(queue.paused_until, free),
-            unix(queue.paused_until),
-            _noted(note),
-        )
+        paused, until = "The whole queue is paused", queue.paused_until
+        yield _shut(words, "queue_paused", paused, queue.paused, until, words.resume_queue())
     if queue.ceiling == 0:
         yield Reason(
             "stopped",
@@ -57,7 +50,8 @@ def lane_reasons(
 ) -> Iterator[Reason]:
     """What keeps this lane from being served."""
     if lane.paused:
-        yield _pause(words, lane)
+        paused, free = f"Lane {lane.name} is paused", words.lane_call(lane.name, "resume")
+        yield _shut(words, "paused", paused, lane.pause_why, lane.pause_until, free)
     if lane.ceiling == 0:
         yield Reason(
             "stopped",
@@ -80,28 +74,24 @@ def lane_reasons(
             detail=_ceiling_detail(lane, holders),
         )
     if lane.block_until is not None:
-        note = note_of(lane.block_why)
-        yield Reason(
-            "blocked",
-            f"Lane {lane.name} is blocked{words.why(note)}{words.until(lane.block_until)}.",
-            words.sooner(lane.block_until, words.lane_call(lane.name, "unblock")),
-            unix(lane.block_until),
-            _noted(note),
-        )
+        blocked, free = f"Lane {lane.name} is blocked", words.lane_call(lane.name, "unblock")
+        yield _shut(words, "blocked", blocked, lane.block_why, lane.block_until, free)
     if lane.rate_until is not None:
         yield _out_of_rate(words, lane)
     if _is_lost(lane):
         yield _not_in_ring(words, queue, lane)
 
 
-def _pause(words: Words, lane: LaneFacts) -> Reason:
-    note = note_of(lane.pause_why)
-    free = words.lane_call(lane.name, "resume")
+def _shut(
+    words: Words, kind: ReasonKind, what: str, why: str | None, until: float | None, free: str
+) -> Reason:
+    """A pause or a block: by whom and why, as its note says, and what ends it before its end."""
+    note = note_of(why)
     return Reason(
-        "paused",
-        f"Lane {lane.name} is paused{words.why(note)}{words.until(lane.pause_until)}.",
-        free if lane.pause_until is None else words.sooner(lane.pause_until, free),
-        unix(lane.pause_until),
+        kind,
+        f"{what}{words.why(note)}{words.until(until)}.",
+        free if until is None else words.sooner(until, free),
+        unix(until),
         _noted(note),
     )
 

@@ -20,8 +20,6 @@ from rota.web.pages import (
 )
 from rota.web.view import View
 
-Facts = dict[str, Any]
-
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -29,7 +27,7 @@ class Page:
     kind of what they change; `subject`: the parameter that names what the page is about.
     `whole_queue`: who is kept to some lanes does not see it."""
 
-    facts: Callable[[View], Awaitable[Facts]]
+    facts: Callable[[View], Awaitable[dict[str, Any]]]
     title: str
     parts: tuple[str, ...] = ()
     actions: tuple[str, ...] = ()
