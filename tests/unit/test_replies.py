@@ -17,6 +17,7 @@ SHAPES: dict[str, type[tuple[object, ...]]] = {
     "lane_rows": replies.LaneReply,
     "job_rows": replies.JobReply,
     "sequence_row": replies.SequenceReply,
+    "findings": replies.FindingReply,
 }
 
 

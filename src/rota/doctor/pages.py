@@ -8,7 +8,8 @@ from typing import cast
 from rota.doctor.findings import Finding, FindingKind
 from rota.script import stubs
 from rota.script.keys import Keys
-from rota.script.loader import Operation, Reply, Tail
+from rota.script.loader import Operation, Tail
+from rota.script.replies import FindingReply
 from rota.values.names import text_of
 
 PAGE = 100
@@ -48,14 +49,14 @@ class Pages:
         for batch in _batches(names):
             start, cursor = 0, "0"
             while start < len(batch):
-                done, after, rows, notes, large = yield from stubs.audit_page(
+                done, cursor, rows, notes, large = yield from stubs.audit_page(
                     self.keys,
                     kind=kind,
                     cursor=cursor,
                     limit=PAGE,
                     names=Tail(batch[start:]),
                 )
-                start, cursor = start + done, after.decode()
+                start += done
                 if kind in _NOTING:
                     self.notes += notes
                 else:
@@ -63,11 +64,11 @@ class Pages:
                 self.large += large
                 yield from self._take(rows)
 
-    def _take(self, rows: Sequence[Reply]) -> Operation[None]:
+    def _take(self, rows: Sequence[FindingReply]) -> Operation[None]:
         if not self._repair:
             self._note(rows)
             return
-        items = list(dict.fromkeys((row[4], row[5], row[6]) for row in rows))
+        items = list(dict.fromkeys((row.judge, row.name, row.member) for row in rows))
         for start in range(0, len(items), MENDS):
             mended, lanes = yield from stubs.audit_mend(
                 self.keys,
@@ -76,13 +77,10 @@ class Pages:
             self.lanes.update(lanes)
             self._note(mended)
 
-    def _note(self, rows: Sequence[Reply]) -> None:
-        for kind, subject, what, mended, *_ in rows:
-            self.note(
-                Finding(
-                    cast(FindingKind, kind.decode()), text_of(subject), text_of(what), mended == 1
-                )
-            )
+    def _note(self, rows: Sequence[FindingReply]) -> None:
+        for row in rows:
+            kind = cast(FindingKind, text_of(row.kind))
+            self.note(Finding(kind, text_of(row.subject), text_of(row.what), row.mended == 1))
 
     def note(self, finding: Finding) -> None:
         """One finding for each thing: the first, or the first that could not be mended."""

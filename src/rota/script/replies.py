@@ -382,3 +382,24 @@ def sequence_info(reply: Reply) -> SequenceInfo | None:
 
 def sequences(reply: Reply) -> tuple[Place, list[SequenceInfo]]:
     return reply[0], [_sequence(row) for row in reply[1]]
+
+
+# ── findings of the doctor ──────────────────────────────────────────────────────────────────────
+
+
+FindingReply = namedtuple("FindingReply", "kind subject what mended judge name member")
+
+
+def _findings(rows: Reply) -> list[FindingReply]:
+    return [FindingReply._make(row) for row in rows]
+
+
+def audited(reply: Reply) -> tuple[int, str, list[FindingReply], list[bytes], list[bytes]]:
+    """How many names were looked at, the cursor in the next, findings, notes, what is too large."""
+    done, cursor, rows, notes, large = reply
+    return done, text(cursor), _findings(rows), notes, large
+
+
+def mended(reply: Reply) -> tuple[list[FindingReply], list[bytes]]:
+    """Findings, and the lanes they concern."""
+    return _findings(reply[0]), reply[1]

@@ -244,11 +244,11 @@ def held_page(keys: Keys, *, consumer: str, lane: str, cursor: str, limit: int) 
 def tasks_of(keys: Keys, *, ids: Packed) -> None: ...
 
 
-@script(replies.raw)
+@script(replies.audited)
 def audit_page(keys: Keys, *, kind: str, cursor: str, limit: int, names: Tail) -> None: ...
 
 
-@script(replies.raw)
+@script(replies.mended)
 def audit_mend(keys: Keys, *, things: Tail) -> None: ...
 
 

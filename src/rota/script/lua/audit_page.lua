@@ -6,7 +6,7 @@
 -- what is reported is so. kind: a judge's word; names: the keys to go through (or, for kinds that are
 -- no collections, the things themselves). cursor: of the first name; limit: about how much work.
 -- Reply: names done, cursor of the next, findings, notes, large
---   findings  rows {kind, subject, what, mended, judge, name, member}
+--   findings  rows (see findings)
 --   notes     lanes, consumers, or jobs in flight with their places, that were met; or what could not
 --             be judged: consumers, held, lanes, moved
 --   large     lanes too long to be recounted in one script; sequences that no entry names

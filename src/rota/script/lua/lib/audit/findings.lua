@@ -3,6 +3,7 @@
 -- state: findings notes large
 -- What contradicts the invariants. A judge looks at one thing within one script: what it reports was
 -- so at that moment, and in a script that mends it is mended in that same moment.
+-- fields: kind subject what mended judge name member
 local findings, notes, large = {}, {}, {} -- what audit_page and audit_mend reply
 local judged = {}
 local mending, work = false, 0
