@@ -64,6 +64,8 @@ async def test_a_dead_job_says_what_happened(server: Server, queue: rota.Queue) 
     assert done.id == job.id == "x"
     assert (job.task, job.lane, job.ordering_key, job.priority) == ("work", "t7", "k", 3)
     assert (job.attempts, job.deaths, job.payload) == (2, 0, b'{"n":5}')
+    assert job.error is not None
+    assert job.died_at is not None
     assert job.error.startswith("Traceback")
     assert job.error.endswith("ValueError: attempt 2"), "the last attempt's error"
     assert job.worker
@@ -97,6 +99,7 @@ async def test_the_reason_is_kept_bounded(server: Server, queue: rota.Queue, end
         "signal": "Signal: a bare one",
         "exhausted": "xxx",
     }
+    assert job.error is not None
     assert expected[end] in job.error
     assert len(job.error) < 5000
 
@@ -238,7 +241,7 @@ async def test_an_unreadable_dead_job_is_listed_and_discarded_not_replayed(
     found = {job.id: job for job in await queue.dead.list()}
     assert found.keys() == {"a", "b", "c"}
     assert found["a"].payload == b"\xff\x00 no record"
-    assert found["c"].error.endswith("not json")
+    assert (found["c"].error or "").endswith("not json")
     assert await queue.dead.replay("a", "b", "c") == ["unreadable", "unreadable", "ok"]
     assert await queue.dead.discard("a", "b") == ["ok", "ok"]
     assert_sound(server, queue)

@@ -81,10 +81,10 @@ def verbs_that_block() -> None:
     assert_type(lane.move("t8"), rota.Moved)
     assert_type(lane.skip("order-42", by="ops"), str | None)
     assert_type(job.info(), rota.JobInfo | None)
-    assert_type(face.dead.list(lane="t7"), list[rota.DeadJob])
+    assert_type(face.dead.list(lane="t7"), list[rota.JobInfo])
     assert_type(face.dead.replay_all(task="charge"), int)
     for dead in face.dead.iterate():
-        assert_type(dead, rota.DeadJob)
+        assert_type(dead, rota.JobInfo)
     for done in face.enqueue_stream(iter([charge.spec("t7", 1)])):
         assert_type(done, rota.Enqueued)
 
@@ -124,10 +124,10 @@ async def verbs_that_are_awaited() -> None:
     assert_type(await lane.explain(), rota.Explanation)
     assert_type(await lane.skip("order-42", by="ops"), str | None)
     assert_type(await job.explain(), rota.Explanation | None)
-    assert_type(await queue.dead.list(lane="t7"), list[rota.DeadJob])
+    assert_type(await queue.dead.list(lane="t7"), list[rota.JobInfo])
     assert_type(await queue.dead.discard_all(), int)
     async for dead in queue.dead.iterate(task="charge"):
-        assert_type(dead, rota.DeadJob)
+        assert_type(dead, rota.JobInfo)
 
 
 async def by_hand() -> None:
