@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: clock attempt lists figures
+-- include: attempt clock figures
 -- resend: yes
 -- Totals of the queue.
 -- fields: stats delayed dead lanes_waiting lanes_ready lanes_paused consumers
