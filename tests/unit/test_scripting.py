@@ -320,7 +320,8 @@ READERS = {
     name
     for name in SHIPPED
     if re.search(
-        r"_(info|page)$|^explain_|^audit_(?!mend)|^(tasks_of|orders_of|templates|rights)$", name
+        r"_(info|page)$|^explain_|^audit_(?!mend)|^(tasks_of|orders_of|lanes_named|templates|rights)$",
+        name,
     )
 }
 NEVER_TWICE = {"exchange"}
