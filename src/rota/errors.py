@@ -11,6 +11,7 @@
     ├── NotDurable                        the write was made, the asked durability was not reached
     └── Unavailable                       the server could not be reached or refused to serve
         ├── QueueBroken                   a key of the whole queue is damaged
+        ├── QueueClosed                   the queue is not this program's to write to, or not now
         ├── ServerFull                    the server is out of memory
         └── ServerTooOld                  the server lacks what rota needs
 
@@ -146,6 +147,13 @@ class QueueBroken(Unavailable):
             "broken, nothing was written. Move it away, then `rota doctor QUEUE --repair` puts "
             "back what the other keys tell of it"
         )
+
+
+class QueueClosed(Unavailable):
+    """The queue is not this program's to write to, or not now, and the message says why: it needs
+    a newer rota, it is sealed while it moves, or it is a part of one over several hash slots, for
+    which the program does not take it. Nothing was written.
+    """
 
 
 class ServerFull(Unavailable):

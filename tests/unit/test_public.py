@@ -21,7 +21,8 @@ PUBLIC = [
     "Drained", "Durable", "Enqueued", "Explanation", "Finding", "Job", "JobInfo",
     "JobSpec", "JobsPage", "LaneBroken", "LaneFull", "LaneInfo", "LaneShare", "LeaseLost", "Moved",
     "NotDurable",
-    "PayloadError", "Queue", "QueueBroken", "QueueInfo", "Rate", "RateLimited", "Reason", "Release",
+    "PayloadError", "Queue", "QueueBroken", "QueueClosed", "QueueInfo", "Rate", "RateLimited",
+    "Reason", "Release",
     "Report",
     "Retry", "RotaError", "SequenceInfo", "SequencesPage", "ServerFull", "ServerTooOld", "Shares",
     "Signal", "Template", "Unavailable", "UnknownTask", "Worker", "WorkerConfig", "__version__",
@@ -63,6 +64,7 @@ def test_every_error_is_a_rota_error() -> None:
     assert issubclass(rota.PayloadError, ValueError)
     assert issubclass(rota.UnknownTask, LookupError)
     assert issubclass(rota.QueueBroken, rota.Unavailable)
+    assert issubclass(rota.QueueClosed, rota.Unavailable)
     assert issubclass(rota.ServerFull, rota.Unavailable)
     assert issubclass(rota.ServerTooOld, rota.Unavailable)
 

@@ -125,14 +125,15 @@ def test_arguments_become_locals_of_their_name_and_type(lua: dict[str, str]) -> 
         KEYS, name="a", n=3, x=0.1, yes=True, table=Packed([1]), rest=Tail([b"p", b"q"])
     )
     assert call.script.binding.splitlines() == [
-        "local name = ARGV[1]",
-        "local n = tonumber(ARGV[2])",
-        "local x = tonumber(ARGV[3])",
-        "local yes = ARGV[4] == '1'",
-        "local table = cmsgpack.unpack(ARGV[5])",
-        "local rest = {unpack(ARGV, 6)}",
+        "local home = ARGV[1]",
+        "local name = ARGV[2]",
+        "local n = tonumber(ARGV[3])",
+        "local x = tonumber(ARGV[4])",
+        "local yes = ARGV[5] == '1'",
+        "local table = cmsgpack.unpack(ARGV[6])",
+        "local rest = {unpack(ARGV, 7)}",
     ]
-    assert call.args == ["a", "3", "0.1", "1", b"\x91\x01", b"p", b"q"]
+    assert call.args == ["", "a", "3", "0.1", "1", b"\x91\x01", b"p", b"q"]
 
 
 def test_a_call_in_an_operation_gives_its_decoded_reply(lua: dict[str, str]) -> None:
@@ -223,7 +224,8 @@ def test_only_what_is_needed_is_sent_and_what_is_needed_first_comes_first() -> N
 
 @pytest.mark.usefixtures("includes")
 def test_an_include_shows_what_others_want_of_it_and_nothing_else() -> None:
-    sent = Library().assemble(_script("return used()", "above")).text
+    reader = replace(_script("return used()", "above"), flags="#!lua flags=no-writes")
+    sent = Library().assemble(reader).text
     assert re.findall(r"^local (\w.*)$", sent, re.MULTILINE) == [
         "helper", "function only_for_helper()", "used"
     ]  # fmt: skip
@@ -279,8 +281,8 @@ def test_a_receipt_is_kept_of_the_reply(lua: dict[str, str], body: str, end: str
     given: dict[str, Any] = {"name": "a", "n": 3, "x": 0.1, "yes": True, "table": Packed([1])}
     one, other = (loader.script(_raw)(bound)(KEYS, **given, rest=Tail([])) for _ in range(2))
     assert one.args[0] != other.args[0]
-    assert one.args[1:] == other.args[1:] == ["a", "3", "0.1", "1", b"\x91\x01"]
-    assert "local rest = {unpack(ARGV, 7)}" in one.script.binding
+    assert one.args[1:] == other.args[1:] == ["", "a", "3", "0.1", "1", b"\x91\x01"]
+    assert "local rest = {unpack(ARGV, 8)}" in one.script.binding
     assert Library().assemble(one.script).text.endswith(end)
 
 

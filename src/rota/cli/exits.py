@@ -23,6 +23,7 @@ from rota.errors import (
     ConfigError,
     PayloadError,
     QueueBroken,
+    QueueClosed,
     RotaError,
     ServerFull,
     ServerTooOld,
@@ -99,7 +100,7 @@ def reporting() -> Iterator[None]:
         fail("interrupted", INTERRUPTED)
     except ServerFull as error:
         fail(f"{error}\n  Workers drain a full server by themselves; or raise maxmemory.", SERVER)
-    except QueueBroken as error:
+    except (QueueBroken, QueueClosed) as error:
         fail(str(error), SERVER)
     except ServerTooOld as error:
         fail(f"{error}\n  Choose another server with --url or ROTA_URL.", SERVER)

@@ -8,8 +8,9 @@ from typing import Literal
 
 from redis.exceptions import RedisError, ResponseError
 
-from rota.errors import RotaError, ServerFull, ServerTooOld, Unavailable
-from rota.script.loader import Reply
+from rota.errors import QueueClosed, RotaError, ServerFull, ServerTooOld, Unavailable
+from rota.script.loader import PROTOCOL, Reply
+from rota.values.names import visible
 
 
 class NotSent(Unavailable):
@@ -118,10 +119,26 @@ def has_refusal(replies: Iterable[Reply]) -> bool:
     return any(isinstance(reply, ResponseError) for reply in replies)
 
 
+_CLOSED = {
+    "ROTAFOREIGN": "it is part {} of a queue over several hash slots, which this program takes for "
+    "another: it needs the `shards` of those which founded that",
+    "ROTAHOMELESS": "it says no more that it is part {} of a queue: the server has lost its data",
+    "ROTANEWER": f"it needs a rota of protocol {{}}, and this one knows {PROTOCOL}: upgrade",
+    "ROTASEALED": "it is sealed, as it moves to {}; try again once it is there",
+}
+"""What the guard of scripts says, with the word behind it."""
+
+
 def error_for(error: ResponseError, server: str) -> RotaError:
     """The typed error of an error reply that sending again will not mend."""
     if refusal(error) == "full":
         return ServerFull(f"{server} is out of memory: {error}")
+    code, _, word = str(error).partition(" ")
+    if code in _CLOSED:
+        why = _CLOSED[code].format(visible(word))
+        return QueueClosed(
+            f"the queue on {server} is closed to this program, and nothing was written: {why}"
+        )
     if "#!lua" in str(error) or "Script flags" in str(error):
         return ServerTooOld(f"{server} is too old: rota {TOO_OLD}")
     return Unavailable(f"{server} refused the call: {error}")

@@ -33,7 +33,7 @@ class KeyKind:
 
 
 CATALOGUE: tuple[KeyKind, ...] = (
-    KeyKind("config", "config", "hash", "queue-wide settings, cursors of paged changes, schema"),
+    KeyKind("config", "config", "hash", "queue-wide settings, cursors of paged changes, guard"),
     KeyKind("none", "none", "none", "declared by every script, never exists"),
     KeyKind("ring", "ring", "zset", "lane → tag: the lanes that may be served now"),
     KeyKind("vt", "vt", "string", "the tag of the last entry served"),
@@ -85,12 +85,14 @@ _CONFIG = re.compile(r"(?P<prefix>[^{}]+):\{(?P<queue>[^{}]+)\}:config")
 
 
 class Keys:
-    """The keys of one queue."""
+    """The keys of one queue. `home`: which part of a queue over several hash slots they are, as
+    `config` says it; '' of a queue that is whole."""
 
-    __slots__ = ("config", "none", "prefix", "queue", "root", "wake")
+    __slots__ = ("config", "home", "none", "prefix", "queue", "root", "wake")
 
-    def __init__(self, queue: str, prefix: str = DEFAULT_PREFIX) -> None:
+    def __init__(self, queue: str, prefix: str = DEFAULT_PREFIX, home: str = "") -> None:
         self.queue = queue
+        self.home = home
         self.prefix = prefix
         self.root = f"{prefix}:{{{queue}}}:"
         self.config = self.root + "config"
@@ -153,9 +155,9 @@ def lua_quick_checks(names: Iterable[str]) -> str:
 
 
 def keys_to_check(text: str) -> list[str]:
-    """The keys of the whole queue that `text` mentions. `wake` tells no state: it is not looked
-    at, and whoever rings it goes on without."""
-    mentioned = set(re.findall(r"\bk_(\w+)", text)) - {"none", "wake"}
+    """The keys of the whole queue that `text` mentions, but for `config`, which the guard asks.
+    `wake` tells no state: it is not looked at, and whoever rings it goes on without."""
+    mentioned = set(re.findall(r"\bk_(\w+)", text)) - {"config", "none", "wake"}
     return [kind.name for kind in CATALOGUE if kind.name in mentioned and kind.parameter is None]
 
 

@@ -8,6 +8,7 @@ A script is one file in `rota/script/lua`, with a machine-read header:
     -- resend: receipt              yes: sending it twice is as good as once; no: it must not be;
                                     receipt: sent again, it answers what it answered first
     -- checks: itself               it looks at the types of the queue's keys by its own means
+    -- sealed: goes on              it does its work also on a sealed queue
 
 A file of `lua/lib` has such a header too, and may be used by others of it:
 
@@ -29,6 +30,11 @@ A receipt is the reply of a call, kept on the server for a minute under a nonce 
 carries as its first argument. Who missed the reply is given it again, and nothing is done twice. A
 body that calls `answered(reply)` itself says which of its replies are kept, and is not wrapped in a
 function, which costs some 20,000 instructions.
+
+A script that writes is guarded: before it writes anything, behind its receipt, it is refused
+(`QueueClosed`) where the queue is not the caller's to write to. By fields of `config`: `home` is
+another than the caller's, '' for a queue of one hash slot; `needs` is a later protocol; or it is
+`sealed`, as it is about to move.
 
 Lua has no rollback. So each script that writes first asks each key of the whole queue that it
 mentions for its length: one of a wrong type refuses the call before anything is written. Where
@@ -104,6 +110,11 @@ class Script:
     binding: str = ""
     receipt: bool = False
     checks_itself: bool = False
+    goes_on_sealed: bool = False
+
+    @property
+    def writes(self) -> bool:
+        return "no-writes" not in self.flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +204,7 @@ def together(calls: Sequence[Call[T]]) -> Operation[list[T]]:
     return [call.decode(reply) for call, reply in zip(calls, replies, strict=True)]
 
 
-_HEADER_LINE = r"-- (include|exports|state|writes|args|resend|checks):(.*)\n"
+_HEADER_LINE = r"-- (include|exports|state|writes|args|resend|checks|sealed):(.*)\n"
 _HEADER = re.compile(f"(?:{_HEADER_LINE})*")
 _DEFINITION = re.compile(r"^local (?:function (\w+)|([\w, ]+?)( =|$))", re.MULTILINE)
 _FUNCTION = re.compile(r"^local function (\w+).*?^end\n", re.MULTILINE | re.DOTALL)
@@ -294,12 +305,12 @@ def load(name: str) -> Script:
         resend=resend != ("no",),
         receipt=resend == ("receipt",),
         checks_itself=header.get("checks") == ("itself",),
+        goes_on_sealed=header.get("sealed") == ("goes", "on"),
         body=body,
     )
 
 
 _WITH_RECEIPT = """\
-local nonce = ARGV[1]
 local receipt = redis.call('GET', k_sent(nonce))
 if receipt then
   -- A write, so that this connection too can ask whether all before it is durable.
@@ -312,6 +323,21 @@ local function answered(reply)
   return reply
 end
 {}
+"""
+PROTOCOL = 1
+"""Of the formats on the server, as these scripts know them. Who writes what older ones must not
+touch sets `needs` to the first that may."""
+_GUARD = """\
+if (config[1] or '') ~= home then
+  return redis.error_reply(config[1] and 'ROTAFOREIGN ' .. config[1] or 'ROTAHOMELESS ' .. home)
+elseif config[2] and (tonumber(config[2]) or 0) > {} then
+  return redis.error_reply('ROTANEWER ' .. config[2])
+end
+"""
+_SEALED = """\
+if config[3] then
+  return redis.error_reply('ROTASEALED ' .. config[3])
+end
 """
 _ANSWERED = "local function answer()\n{}\nend\nreturn answered(answer())"
 _CHECK = re.compile(r"^ *-- check: (.*)$", re.MULTILINE)
@@ -390,23 +416,26 @@ class Library:
 
     def _build(self, script: Script) -> Assembled:
         lua = _with_checks(script.body)
-        scoped = self._includes_of(script.includes, lua)
-        body, checks = "\n".join([*scoped, lua]), ""
-        if "no-writes" not in script.flags and not script.checks_itself:
-            checks = lua_checks(keys_to_check(body))
+        scoped = self._includes_of(script, lua)
+        first = ""
+        if script.writes:
+            first = _GUARD.format(PROTOCOL) + ("" if script.goes_on_sealed else _SEALED)
+            if not script.checks_itself:
+                first += lua_checks(keys_to_check("\n".join([*scoped, lua])))
         if script.receipt:
             answering = lua if "answered(" in lua else _ANSWERED.format(lua)
-            body = "\n".join([*scoped, _WITH_RECEIPT.format(checks, answering)])
-        elif checks:
-            body = "\n".join([*scoped, checks, lua])
+            first, lua = "", _WITH_RECEIPT.format(first, answering)
+        body = "\n".join([*scoped, first, lua])
         text = "\n".join([script.flags, lua_helpers(body), script.binding, body])
         return Assembled(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
-    def _includes_of(self, includes: tuple[str, ...], lua: str) -> list[str]:
+    def _includes_of(self, script: Script, lua: str) -> list[str]:
         """What a script sends of its includes and of theirs, from those back that need others."""
-        for name in includes:
+        for name in script.includes:
             _include_of(INCLUDES, name)
-        users, scoped = [(includes, words_of(lua))], list[str]()
+        users, scoped = [(script.includes, words_of(lua))], list[str]()
+        if script.writes:
+            users.append((("config",), words_of(_GUARD)))
         for name, include in reversed([*INCLUDES.items()]):
             using = (words for named, words in users if name in named)
             wanted = include.exports.intersection(frozenset().union(*using))
@@ -435,10 +464,11 @@ def script(
         if names != source.arguments:
             raise TypeError(f"{source.name}.lua takes {source.arguments}, its stub says {names}")
         kinds = [hints[name] for name in names]
+        given = ["nonce"] * source.receipt + ["home"] * source.writes
         binding = "\n".join(
             f"local {name} = {_LUA_DECODERS[kind].format(index)}"
             for index, (name, kind) in enumerate(
-                zip(names, kinds, strict=True), start=2 if source.receipt else 1
+                zip([*given, *names], [*([str] * len(given)), *kinds], strict=True), start=1
             )
         )
         bound = replace(source, binding=binding)
@@ -453,6 +483,8 @@ def script(
 
         def call(keys: Keys, /, *args: P.args, **kwargs: P.kwargs) -> Call[T]:
             values = [encode(kwargs[name]) for name, encode in slots]
+            if bound.writes:
+                values.insert(0, keys.home)
             if bound.receipt:
                 values.insert(0, new_nonce())
             if tail is not None:

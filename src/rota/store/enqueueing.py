@@ -12,6 +12,7 @@ from rota.errors import (
     LaneFull,
     NotDurable,
     QueueBroken,
+    QueueClosed,
     RotaError,
     ServerFull,
     ServerTooOld,
@@ -32,7 +33,7 @@ MAX_BYTES_PER_CALL = 2 * 1024 * 1024
 LARGE_BYTES = 2048
 FULL_PAUSE_S = 0.25
 
-_NOTHING_WRITTEN = (ConfigError, QueueBroken, ServerFull, ServerTooOld)
+_NOTHING_WRITTEN = (ConfigError, QueueBroken, QueueClosed, ServerFull, ServerTooOld)
 _OUTCOMES: dict[str, tuple[Outcome, JobState | None]] = {
     "c": ("created", None),
     "w": ("duplicate", "waiting"),

@@ -3,6 +3,7 @@
 -- args: things
 -- resend: receipt
 -- checks: itself
+-- sealed: goes on
 -- Looks again at things in which something was found, and mends what is still wrong, each in the
 -- same moment. things: judge, name, member of each, flat.
 -- Reply: findings (see audit_page), lanes touched

@@ -2,6 +2,7 @@
 -- include: attempt bell changes clock limits lists next_due promote reap retention sweep turn
 -- args: limit watched_ms
 -- resend: yes
+-- sealed: goes on
 -- Keeps the queue's time, bounded by `limit` per kind: brings back what has fallen due, takes
 -- back the jobs of consumers whose lease ended, prunes kept tags, rates and dead jobs, carries on a
 -- paged change. watched_ms: for how long the caller has kept leases in this queue without a break; -1: it

@@ -4,7 +4,7 @@
 -- resend: receipt
 -- Keeps a lane out of the ring for `ms` from now; only ever extends. why: JSON {reason, by}, kept with the time.
 -- Reply: until (Unix ms)
-redis.call('HSETNX', k_config, 'schema', 1)
+redis.call('HSETNX', k_config, 'needs', 1)
 local member = 'l:' .. lane
 local old = redis.call('ZSCORE', k_blocked, member)
 local till = math.max(now + ms, tonumber(old or 0))

@@ -175,7 +175,7 @@ end
 
 local seq = redis.call('INCRBY', k_seq, count) - count
 if seq == 0 then
-  redis.call('HSET', k_config, 'schema', 1)
+  redis.call('HSET', k_config, 'needs', 1)
 end
 if large then
   redis.call('HSET', k_config, 'large', 1)

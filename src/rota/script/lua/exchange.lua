@@ -4,6 +4,7 @@
 -- args: consumer number want prefetch park done
 -- resend: no
 -- checks: itself
+-- sealed: goes on
 -- Settles completed jobs and claims up to `want` entries, in one round trip.
 -- done: {ids, deliveries, ran}. number: the claim's own, the next after the last of this consumer, any for its
 -- first; it is the delivery number of what is claimed. Another tells that a claim was left unanswered,

@@ -2,6 +2,7 @@
 -- include: attempt clock jobs_held
 -- args: lease_ms consumers
 -- resend: yes
+-- sealed: goes on
 -- Renews leases that exist; a lease that ended is never brought back.
 -- Reply: per consumer {claim, held}: the number of its last claim, how many jobs it holds; {} where its
 -- lease is lost

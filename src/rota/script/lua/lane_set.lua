@@ -8,7 +8,7 @@
 if template ~= '' and template ~= '-' and redis.call('HEXISTS', k_templates, template) == 0 then
   return 0
 end
-redis.call('HSETNX', k_config, 'schema', 1)
+redis.call('HSETNX', k_config, 'needs', 1)
 local old, old_rate = weight_of(lane), rates_of({ lane })[1]
 
 local function set(key, value)

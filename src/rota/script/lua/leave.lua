@@ -2,6 +2,7 @@
 -- include: attempt bell changes reap
 -- args: consumer died limit
 -- resend: receipt
+-- sealed: goes on
 -- Ends a lease at once, in pages: on its holder's wish, or an operator's, and what it holds goes back
 -- uncounted; or as its process has died: then what had started counts a death, as in a reap.
 -- Reply: more (1: call again), back, known (0: there was no such lease)

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- args: consumer word
 -- resend: receipt
+-- sealed: goes on
 -- Asks the process of a consumer to claim nothing more, or to stop; it hears of it with a beat. A consumer
 -- that was asked to stop stays so. word: quiet · stop
 -- Reply: 1, or 0 where it has no lease

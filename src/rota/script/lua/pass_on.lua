@@ -2,6 +2,7 @@
 -- include: bell gate next_due
 -- args: beat_ms
 -- resend: yes
+-- sealed: goes on
 -- Hands a wake on that its receiver cannot answer: rings when work stands in the ring, or when
 -- something falls due within a beat and somebody must keep the time.
 -- Reply: 1 rung, 0 not

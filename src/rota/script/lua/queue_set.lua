@@ -8,7 +8,7 @@
 -- declared: the default ceiling stands in code, which every process tells: it is set when it differs
 -- from what code said last, so that what was set since by hand stays until code says otherwise.
 -- Reply: 1, or 0 where code has said this before
-redis.call('HSETNX', k_config, 'schema', 1)
+redis.call('HSETNX', k_config, 'needs', 1)
 if declared then
   if redis.call('HGET', k_config, 'declared_ceiling') == default_ceiling then
     return 0

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- args: consumer number cursor limit
 -- resend: yes
+-- sealed: goes on
 -- Raises a consumer's claim number, so that a claim still on its way bounces, and lists a page
 -- of what it holds.
 -- Reply: status (ok · lost), cursor ('0' at the end), ids, deliveries

@@ -4,6 +4,7 @@
 -- args: consumer entries
 -- resend: receipt
 -- checks: itself
+-- sealed: goes on
 -- Settles jobs in flight, each in its own way; the first ending of a delivery wins.
 -- entries: rows {id, delivery, action, delay, error, hold, unstarted, ran}; action: complete · retry (an attempt
 -- counts) · release (none does) · bury · block_lane, block_sequence (released, and its lane or

@@ -2,6 +2,7 @@
 -- include: delivery
 -- args: consumer id delivery
 -- resend: yes
+-- sealed: goes on
 -- Marks a job with a death behind it as started, before it is run.
 -- Reply: ok · settled · lost
 local lease = redis.call('ZSCORE', k_consumers, consumer)

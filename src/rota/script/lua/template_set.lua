@@ -5,7 +5,7 @@
 -- Makes a template, or changes it, for the lanes that refer to it and have no setting of their own;
 -- they are reached in pages, carried on by any beat. Each: '' unchanged, '-' removed, else its value.
 -- Reply: 1
-redis.call('HSETNX', k_config, 'schema', 1)
+redis.call('HSETNX', k_config, 'needs', 1)
 local settings = template_of(name)
 local old = settings.weight
 for field, value in pairs({ ceiling = ceiling, weight = weight, rate = rate, backlog = backlog }) do

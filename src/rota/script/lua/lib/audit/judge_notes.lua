@@ -236,6 +236,7 @@ local whole_numbers = {
   dead_at = true,
   dead_max = true,
   default_ceiling = true,
+  needs = true,
 }
 note_judges.config = function(_, field, value)
   local ok = not whole_numbers[field] or value:match('^%d+$')

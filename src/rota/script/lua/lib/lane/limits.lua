@@ -1,12 +1,11 @@
--- include: lists
+-- include: config lists
 -- exports: queue_ceiling had_costs template_of settings_of ceilings_of weights_of weight_of
 -- exports: rate_from rates_of forget_limits have_limits check_limits number_text
 -- What a lane may do: its own setting, else its template's, else the queue's.
-local defaults = redis.call('HMGET', k_config, 'default_ceiling', 'default_weight', 'ceiling', 'costs')
-local usual_ceiling = tonumber(defaults[1] or nil) or math.huge
-local usual_weight = tonumber(defaults[2] or nil) or 1
-local queue_ceiling = tonumber(defaults[3] or nil)
-local had_costs = defaults[4] and true or false
+local usual_ceiling = tonumber(config[4] or nil) or math.huge
+local usual_weight = tonumber(config[5] or nil) or 1
+local queue_ceiling = tonumber(config[6] or nil)
+local had_costs = config[7] and true or false
 local some_limits = redis.call('EXISTS', k_glimit, k_gweight, k_grate, k_gtemplate) > 0
 local known_templates = {}
 
