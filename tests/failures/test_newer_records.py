@@ -171,3 +171,36 @@ async def test_what_a_reader_may_skip_needs_no_new_version(server: Server, timed
     rewrite(server, queue, "y", v=RECORD_VERSION)
     assert (await burst(queue)).done == 2
     assert sorted(ran) == [("x", 1), ("y", 1)]
+
+
+async def test_a_line_that_is_not_read_yet_is_passed_over_and_kept(
+    server: Server, timed: Timed
+) -> None:
+    queue, raw = timed.queue, server.raw(decode=False)
+    given: list[tuple[str, str]] = []
+
+    @queue.task
+    async def work(text: str) -> None:
+        given.append((rota.current_job().id, text))
+
+    names = ["x", "y", "z"]
+    payload = b'{"text":"two\\nlines"}'
+    await queue.enqueue_many(jobs(names, "b", payload=payload))
+    meta = b'{"user":"7","v":"99"}'
+    for name in names:
+        key = queue.link.keys.key("job", name)
+        record: Any = raw.get(key)
+        prefix, header, line, rest = record.split(b"\n", 3)
+        assert (line, rest) == (b"", payload)
+        raw.set(key, b"\n".join([prefix, header, meta, rest]))
+    await queue.lane("b").move("a")
+    await queue.lane("a").reprioritize(7)
+    for name in names:
+        moved: Any = raw.get(queue.link.keys.key("job", name))
+        _, header, *rest = moved.split(b"\n", 3)
+        assert (msgspec.json.decode(header)["lane"], rest) == ("a", [meta, payload])
+        info = await queue.job(name).info()
+        assert info is not None
+        assert (info.priority, info.payload) == (7, payload)
+    assert (await burst(queue)).done == 3
+    assert given == [(name, "two\nlines") for name in names]

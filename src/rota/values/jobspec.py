@@ -207,7 +207,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def body(self) -> bytes:
-        """What follows the prefix in the record: header line and payload."""
+        """What follows the prefix in the record: header line, a line that is empty, payload."""
         header = Header(
             self.task,
             self.lane,
@@ -223,7 +223,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             self.charge,
             self.trace,
         )
-        return encode_header(header) + b"\n" + self.payload
+        return encode_header(header) + b"\n\n" + self.payload
 
 
 # What `copy.copy` would look up for every job; it runs no checks. The stubs do not know it.

@@ -136,9 +136,10 @@ class Record(msgspec.Struct, frozen=True):
 def parse_record(record: bytes) -> Record:
     """Raises PayloadError where the record is cut or its header is not one."""
     prefix, _, rest = record.partition(b"\n")
-    head, newline, payload = rest.partition(b"\n")
+    head, _, rest = rest.partition(b"\n")
+    _, newline, payload = rest.partition(b"\n")
     if len(prefix) != PREFIX_WIDTH - 1 or not newline:
-        raise PayloadError("the record is cut: it has no header line")
+        raise PayloadError("the record is cut: it has no payload")
     try:
         header = decode_header(head)
         place, enqueued = int(prefix[:17]), int(prefix[32:]) / 1000

@@ -1,11 +1,17 @@
 -- include: clock
 -- exports: PLACE_WIDTH PREFIX_WIDTH PRIORITY_STEP place_text prefix_end record_prefix
 -- exports: parse_prefix read_bytes read_prefix read_head text_in count_of read_whole
--- A job's record: a fixed-width prefix written here, a one-line JSON header, the payload.
---   +0000000000000042,1700000000000,1700000000000\n{"task":…}\n<payload>
---   place (its score)  first available enqueued, both in server milliseconds
+-- A job's record: three lines, and the payload.
+--   +0000000000000042,1700000000000,1700000000000     the prefix, of fixed width, written here
+--   {"task":…,"lane":…[,"key":…][,"priority":…]…}      the header: JSON, in this order
+--                                                      what users attach to the job: nothing yet
+-- In the prefix: place (its score); first available and enqueued, both in server milliseconds.
 -- A job that was never available yet (delayed at enqueue) has available 0 and, as place, the
 -- counter's number: what orders jobs that fall due in the same millisecond.
+-- All this holds in every version; the header names its own as "v", where that is not 1. A reader passes
+-- over fields of the header, and a third line, that it does not know. What it must not pass over makes
+-- a version, which only records that have it name: who does not know that gives the job back. Thus
+-- "traits":true, of a job whose id has an entry in a hash of that name, will be of version 2.
 local PLACE_WIDTH = 17
 local PREFIX_WIDTH = 46
 local HEAD_USUAL, HEAD_MAX = 512, 16384
