@@ -69,7 +69,7 @@ class Steps:
                 self.reach("unheard")
             read(wire, data)
 
-        Wire.data_received = listen  # type: ignore[method-assign]
+        Wire.data_received = listen  # type: ignore[method-assign, assignment]
 
 
 class WatchedStore(Store):

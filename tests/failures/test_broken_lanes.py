@@ -175,7 +175,7 @@ async def test_the_receipt_says_what_was_stored(broken: Broken) -> None:
     def with_nonce(nonce: str) -> Operation[Any]:
         operation = store.enqueue(batch)
         call = next(operation)
-        call.args = [nonce, *call.args[1:]]  # type: ignore[union-attr,misc]
+        call.args = [nonce, *call.args[1:]]  # type: ignore[union-attr]
         reply = yield call
         return [bytes(part) for part in reply]
 

@@ -369,9 +369,7 @@ async def test_a_worker_stopped_by_the_system_pays_like_one_that_died(
         supervisor = supervise(server, queue)
         for least in (10, 40):
             await eventually_async(
-                lambda least=least: (
-                    supervisor.keep() and stats(server, queue).get("completed", 0) > least
-                ),
+                lambda: supervisor.keep() and stats(server, queue).get("completed", 0) > least,
                 "no progress",
                 timeout=PATIENCE,
             )

@@ -35,8 +35,8 @@ def _job(keys: Keys, id: str) -> str:
     return keys.key("job", id)
 
 
-def _scheduled(raw: redis.Redis, keys: Keys, id: str) -> str:
-    members: Any = raw.zrange(keys.key("scheduled"), 0, -1)
+def _scheduled(raw: Any, keys: Keys, id: str) -> str:
+    members: list[str] = raw.zrange(keys.key("scheduled"), 0, -1)
     return next(member for member in members if member[17:] == id)
 
 

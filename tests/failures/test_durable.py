@@ -352,7 +352,7 @@ async def test_nothing_is_waited_for_that_was_refused(
     async with open_queue(proxy.url, queue_name) as queue:
         await queue.enqueue(jobs(["first"])[0])
         proxy.plant("enqueue", refused, times=1)
-        send = partial(queue.enqueue if face == "loop" else queue.sync.enqueue, jobs("a")[0])
+        send = partial(_enqueue(queue, face), jobs("a")[0])
         with pytest.raises(NotDurable):
             await _on(face, partial(send, durable=Durable(fsync=False, replicas=1, timeout=0.1)))
         assert proxy.failed == {"enqueue": 1}
@@ -401,10 +401,16 @@ async def test_a_confirmation_that_does_not_come_takes_no_longer_than_the_call_m
     durable = Durable(fsync=False, replicas=1, timeout=0.5)
     async with rota.Queue(queue_name, url=proxy.url, timeout=1, durable=durable) as queue:
         proxy.plant("WAIT", SILENT)
-        send = queue.enqueue if face == "loop" else queue.sync.enqueue
+        send = _enqueue(queue, face)
         with pytest.raises(Unavailable):
             await asyncio.wait_for(_on(face, partial(send, jobs("a")[0])), IN_TIME)
         proxy.heal()
+
+
+def _enqueue(queue: rota.Queue, face: str) -> Callable[..., Any]:
+    if face == "loop":
+        return queue.enqueue
+    return queue.sync.enqueue
 
 
 async def _on(face: str, call: Callable[[], Any]) -> Any:

@@ -7,7 +7,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import redis
@@ -53,10 +53,10 @@ async def busy(queue: rota.Queue) -> tuple[rota.Queue, Busy]:
     return queue, made
 
 
-def spoil_texts(raw: redis.Redis, keys: Keys, busy: Busy, garbage: bytes) -> None:
+def spoil_texts(raw: Any, keys: Keys, busy: Busy, garbage: bytes) -> None:
     """What is kept beside the jobs: notes, settings, names of processes."""
     for kind in TEXTS:
-        for field in raw.hkeys(keys.key(kind)):  # type: ignore[union-attr]
+        for field in raw.hkeys(keys.key(kind)):
             raw.hset(keys.key(kind), field, garbage)
     for id in JOBS:
         raw.hset(keys.key("errors"), id, garbage)
@@ -96,10 +96,10 @@ def spoil_records(raw: redis.Redis, keys: Keys, busy: Busy, garbage: bytes) -> N
         raw.set(keys.key("job", id), garbage)
 
 
-def spoil_headers(raw: redis.Redis, keys: Keys, busy: Busy, garbage: bytes) -> None:
+def spoil_headers(raw: Any, keys: Keys, busy: Busy, garbage: bytes) -> None:
     """What another program may have written: a record whose task is no name."""
     for id in JOBS:
-        prefix, header, rest = raw.get(keys.key("job", id)).split(b"\n", 2)  # type: ignore[union-attr]
+        prefix, header, rest = raw.get(keys.key("job", id)).split(b"\n", 2)
         header = header.replace(b'"work"', b'"' + garbage.replace(b'"', b"").strip() + b'"')
         raw.set(keys.key("job", id), b"\n".join([prefix, header, rest]))
 
@@ -133,7 +133,7 @@ def assert_plain(text: str, where: object) -> None:
 
 
 def read_on_command_line(name: str, url: str, busy: Busy) -> None:
-    run, rota_command = CliRunner(), get_command(app)
+    run, rota_command = CliRunner(), cast("Any", get_command(app))
     for words in verbs(busy):
         noun = words[:1] if words[0] in ("top", "doctor", "check") else words[:2]
         for form in ([], ["--json"]):

@@ -101,7 +101,7 @@ async def test_what_a_stopping_worker_gives_back_does_not_count(
     await queue.enqueue_many(jobs("a"))
     for n in range(1, 5):
         async with working(queue, grace=0):
-            await eventually_async(lambda n=n: ran == n, "it does not come back at once")
+            await eventually_async(lambda: ran == n, "it does not come back at once")
     assert not dump(server, queue).get("releases")
     assert_sound(server, queue)
 

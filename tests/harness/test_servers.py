@@ -151,4 +151,5 @@ def _is_gone(pid: int) -> bool:
 
 def _first_info(server: Server) -> dict[str, object]:
     with server.nodes[0].client() as client:
-        return client.info("server")
+        answer: dict[str, object] = client.info("server")
+        return answer

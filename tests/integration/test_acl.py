@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 
 import rota
 from rota.script.loader import BOUND, LIBRARY, commands_in
-from rota.values.model import Settlement
+from rota.task import Task
+from rota.values.model import Action, Settlement
 from tests.conftest import PrivateServer
 from tests.failures.tools import Hand, jobs
 from tests.support.queues import assert_sound, open_queue
@@ -32,7 +34,7 @@ OPTIONS = {"BYSCORE", "COUNT", "LIMIT", "LT", "MATCH", "NX", "PX", "WITHSCORES",
 
 def called_by(*scripts: str) -> set[str]:
     texts = (LIBRARY.assemble(BOUND[name]).text for name in scripts)
-    return frozenset().union(*map(commands_in, texts)) - OPTIONS
+    return set().union(*map(commands_in, texts)) - OPTIONS
 
 
 ALL = called_by(*BOUND)
@@ -79,7 +81,7 @@ async def test_what_the_docs_allow_is_enough(server: Server) -> None:
     key = "~emq:{shop}:*"
     done: list[int] = []
 
-    def task(queue: rota.Queue) -> rota.Task[[int], None]:
+    def task(queue: rota.Queue) -> Task[[int], Any]:
         @queue.task(max_attempts=3, backoff=rota.Backoff(base=0.001))
         async def work(n: int) -> None:
             if n == 1 and rota.current_job().attempt == 1:
@@ -115,7 +117,7 @@ async def test_what_the_docs_allow_is_enough(server: Server) -> None:
         await lane.block(0.01)
         await queue.set(default_ceiling=3, dead_max=10)
         await queue.set_template("t", ceiling=1)
-        assert await lane.explain()
+        await lane.explain()
         assert await queue.lanes()
         assert (await queue.jobs("waiting", lane="a")).jobs
         assert (await queue.sequences()).sequences
@@ -140,11 +142,15 @@ def verbs(queue: rota.Queue, hand: Hand) -> Iterator[Callable[[], object]]:
     yield lane.resume
     yield lambda: lane.block(0.001)
     yield lambda: hand.claim(6, prefetch=2)
-    endings = {"n1": "retry", "n2": "bury", "h1": "block_sequence", "k1": "release"}
+    endings: dict[str, Action] = {
+        "n1": "retry",
+        "n2": "bury",
+        "h1": "block_sequence",
+        "k1": "release",
+    }
     for id, action in endings.items():
-        yield lambda id=id, action=action: queue.link.run(
-            queue.link.store.settle(hand.id, [Settlement(id, str(hand.number), action, 1)])
-        )
+        row = Settlement(id, str(hand.number), action, 1)
+        yield partial(queue.link.run, queue.link.store.settle(hand.id, [row]))
     yield lambda: queue.job("n3").cancel()
     yield lambda: lane.move("b")
     yield lambda: queue.lane("b").reprioritize(3)

@@ -90,7 +90,8 @@ async def test_an_empty_batch_writes_nothing(
 ) -> None:
     consumed = iter(specs(3))
     list(consumed)
-    for nothing in ([], (), iter([]), consumed, {}):
+    nothings: tuple[Any, ...] = ([], (), iter([]), consumed, {})
+    for nothing in nothings:
         assert await queue.enqueue_many(nothing, atomic=atomic) == []
         assert queue.sync.enqueue_many(nothing, atomic=atomic) == []
     assert [done async for done in queue.enqueue_stream([])] == []

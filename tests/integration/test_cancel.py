@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
@@ -320,7 +320,12 @@ async def test_while_nothing_is_flagged_nothing_more_is_sent(
     """Flags are looked for only where a beat says that there are any."""
     asked: list[object] = []
     look = queue.link.store.asked
-    queue.link.store.asked = lambda consumers: (asked.append(consumers), look(consumers))[1]  # type: ignore[method-assign]
+
+    def watched(consumers: Sequence[str]) -> Any:
+        asked.append(consumers)
+        return look(consumers)
+
+    queue.link.store.asked = watched  # type: ignore[method-assign]
     beats = 0
     keep_time = queue.link.store.keep_time
 

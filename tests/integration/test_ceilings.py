@@ -169,7 +169,7 @@ async def test_a_raised_ceiling_wakes_idle_workers_at_once(server: Server, queue
         await eventually_async(lambda: len(started) == 2, "they do not start")
         for ceiling in (4, 6):
             await lane.set(ceiling=ceiling)
-            await eventually_async(lambda c=ceiling: len(started) == c, "they do not start")
+            await eventually_async(lambda: len(started) == ceiling, "they do not start")
         await lane.set(ceiling=1)
         await asyncio.sleep(0.1)
         assert len(started) == 6

@@ -64,13 +64,13 @@ async def test_a_delayed_job_comes_on_time(queue: rota.Queue, kind: str) -> None
     def work() -> None: ...
 
     started = time.time()
-    options: dict[str, Any] = {
+    options: dict[str, dict[str, Any]] = {
         "seconds": {"delay": 0.4},
         "timedelta": {"delay": timedelta(milliseconds=400)},
         "datetime": {"at": datetime.now(UTC) + timedelta(milliseconds=400)},
         "unix": {"at": started + 0.4},
-    }[kind]
-    done = await work.options(**options).enqueue()
+    }
+    done = await work.options(**options[kind]).enqueue()
     enqueued = time.time()
     info = await queue.job(done.id).info()
     assert info is not None

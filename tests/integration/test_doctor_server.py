@@ -60,7 +60,7 @@ async def test_a_replica_is_only_looked_at(private_server: PrivateServer) -> Non
     primary, replica = private_server(tcp=True), private_server(tcp=True)
     async with open_queue(primary, "q") as queue:
         await queue.enqueue(spec("a"))
-    replica.raw().replicaof("127.0.0.1", int(primary.url.rpartition(":")[2]))  # type: ignore[no-untyped-call]
+    replica.raw().replicaof("127.0.0.1", int(primary.url.rpartition(":")[2]))
     async with open_queue(replica, "q") as queue:
         report = await queue.doctor(repair=True)
     assert "role" in {one.setting for one in report.advice if one.danger}

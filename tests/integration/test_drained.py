@@ -116,5 +116,5 @@ def test_the_command_line_says_it(
     with queue.sync:
         queue.sync.enqueue_many([spec(task="done"), spec(delay_ms=3_600_000)])
         with caplog.at_level(logging.INFO, "rota.worker"):
-            assert serve(worker, burst=False, leash=None, set_up_logs=bool) == 0
+            assert serve(worker, burst=False, leash=None, set_up_logs=lambda: None) == 0
     assert "ended: 1 jobs done, 0 retried, 0 dead, 1 left" in caplog.messages

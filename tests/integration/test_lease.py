@@ -121,7 +121,7 @@ async def test_a_dead_consumers_jobs_return_to_their_places(
         assert sum(map(len, held_on_server(server, queue).values())) == 7
         end_leases(server, queue, process.pid)
         async with queue.consumer(prefetch=10) as consumer:
-            claimed = []
+            claimed: list[rota.Job] = []
             while len(claimed) < 7:
                 jobs_back = await consumer.claim(3, wait=IN_TIME)
                 assert jobs_back
@@ -196,7 +196,7 @@ async def test_a_handler_that_keeps_the_event_loop_keeps_its_lease(
             for _ in range(2):
                 before = dump(valkey, queue).get("consumers")[holder]
                 await eventually_async(
-                    lambda before=before: dump(valkey, queue).get("consumers")[holder] > before,
+                    lambda: dump(valkey, queue).get("consumers")[holder] > before,
                     "it is not renewed",
                 )
             gate.write_bytes(b"x")

@@ -46,9 +46,7 @@ async def test_each_job_that_ends_is_one_line_with_its_fields(
         done = await work.options(lane="t7", ordering_key="k").enqueue(what)
         expected = 2 if what in ("fails", "asks") else 1
         async with worker:
-            await eventually_async(
-                lambda n=expected: len(_of_jobs(caplog)) == n, "the line is missing"
-            )
+            await eventually_async(lambda: len(_of_jobs(caplog)) == expected, "the line is missing")
         lines = _of_jobs(caplog)
         assert [line.getMessage().split(" (")[0] for line in lines] == [
             f"job {done.id} of task work in lane t7 {end}" for end in SAID[what]

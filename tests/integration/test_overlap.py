@@ -4,7 +4,7 @@ each in a task and a context of its own, and never more is claimed than slots ar
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -162,9 +162,7 @@ async def test_a_job_cancelled_before_its_first_step_frees_its_slot_and_goes_bac
     async def work(n: int) -> None:
         ran.append(n)
 
-    def factory(
-        loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], **given: Any
-    ) -> asyncio.Task[Any]:
+    def factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **given: Any) -> asyncio.Task[Any]:
         task = asyncio.Task(coroutine, loop=loop, **given)
         if coroutine.__qualname__ == "Entries._run":
             begun.append(coroutine.__qualname__)

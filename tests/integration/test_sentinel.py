@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
@@ -55,7 +56,7 @@ def sentinel(private_server: PrivateServer, tmp_path: Path, login: str) -> Itera
         stderr=subprocess.DEVNULL,
     )
     try:
-        words = {key.partition("_")[2]: value for key, value in parse_qsl(login)}
+        words: dict[str, Any] = {key.partition("_")[2]: value for key, value in parse_qsl(login)}
         with redis.Redis(port=port, socket_timeout=IN_TIME, **words) as client:
             eventually(lambda: _knows(client), "the sentinel does not start")
         yield f"127.0.0.1:{port}"

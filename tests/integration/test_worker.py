@@ -100,7 +100,7 @@ async def test_a_failing_job_backs_off_and_ends_dead_with_its_error(
 
     async def state() -> str | None:
         info = await queue.job(done.id).info()
-        return info and info.state
+        return info.state if info else None
 
     async with working(queue):
         await eventually_async(
@@ -354,9 +354,10 @@ async def test_a_task_groups_signals_and_bodies_that_nobody_runs_end_their_jobs(
     assert drained == Drained(done=0, retried=0, dead=1, left=1)
     found = assert_sound(server, queue)
     assert "l:a" in found.get("blocked")
-    error = (await queue.job("unrun").info()).error
-    assert error is not None
-    assert error.startswith("the handler returned a generator, whose body nobody runs")
+    info = await queue.job("unrun").info()
+    assert info
+    assert info.error
+    assert info.error.startswith("the handler returned a generator, whose body nobody runs")
 
 
 async def test_a_dead_head_lets_go_or_holds_as_it_says(server: Server, queue: rota.Queue) -> None:
@@ -373,7 +374,7 @@ async def test_a_dead_head_lets_go_or_holds_as_it_says(server: Server, queue: ro
             name=policy,
             max_attempts=3,
             backoff=rota.Backoff(base=0.05, jitter=0),
-            on_dead=policy,  # type: ignore[arg-type]
+            on_dead=policy,
         )(run)
         await queue.enqueue_many(task.options(lane=f"!{policy}").spec(policy, n) for n in "ABCDEFG")
     async with working(queue, prefetch=3):
@@ -471,7 +472,7 @@ async def test_a_queue_whose_worker_is_full_is_served_by_another(
             )
             for n in range(1, 6):
                 await work.enqueue()
-                await eventually_async(lambda n=n: len(where) == n, "nobody runs the job")
+                await eventually_async(lambda: len(where) == n, "nobody runs the job")
             await other.enqueue(work.options(delay=0.2).spec())
             await eventually_async(lambda: len(where) == 6, "nobody keeps the time")
             release.set()

@@ -12,7 +12,6 @@ from rota.script.loader import packed_names
 from rota.store.inspector import Inspector
 from rota.store.jobs import LOOKS
 from rota.values.listing import SequenceInfo
-from rota.values.model import Settlement
 from tests.lua.conftest import Desk
 
 pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the integration test's
@@ -165,7 +164,7 @@ def test_pages_are_bounded_in_looks_and_bytes(desk: Desk, look: Inspector) -> No
 
 def test_what_is_asked_is_checked(desk: Desk, look: Inspector) -> None:
     good: dict[str, Any] = {"lane": "a", "task": None, "cursor": None, "limit": 5}
-    for state, wrong in [
+    wrongs: list[tuple[Any, dict[str, Any]]] = [
         ("done", {}),
         ("waiting", {"lane": None}),
         ("waiting", {"limit": 0}),
@@ -174,7 +173,8 @@ def test_what_is_asked_is_checked(desk: Desk, look: Inspector) -> None:
         ("waiting", {"cursor": "WyJhIl0"}),
         ("delayed", {"cursor": "Ü"}),
         ("dead", {"cursor": 5}),
-    ]:
+    ]
+    for state, wrong in wrongs:
         with pytest.raises(ConfigError, match="expected"):
             desk.run(look.jobs(state, **good | wrong))
     with pytest.raises(ConfigError, match="expected"):
@@ -366,4 +366,3 @@ def test_what_was_asked_of_consumers_goes_with_them(desk: Desk, look: Inspector)
     desk.clock.advance(60_000)
     desk.beat()
     assert desk.hash("orders") == {}
-    assert Settlement  # what they held went back by itself

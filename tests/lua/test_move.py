@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import msgspec
@@ -41,7 +41,7 @@ def move(desk: Desk, source: str = "a", target: str = "b") -> Moved:
     return desk.run(desk.store.move(source, target))
 
 
-def pages(desk: Desk, limit: int, source: str = "a", target: str = "b") -> Iterator[int]:
+def pages(desk: Desk, limit: int, source: str = "a", target: str = "b") -> Generator[int]:
     """A move one call at a time: how many went with each."""
     cursor = MOVE_START
     while cursor:

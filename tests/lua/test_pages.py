@@ -168,7 +168,7 @@ def test_until_when_a_lane_is_out_of_rate(desk: Desk, look: Inspector) -> None:
 # ── figures ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def figures(desk: Desk, lane: str = "a") -> tuple[int, float | None, float]:
+def figures(desk: Desk, lane: str = "a") -> tuple[object, ...]:
     info = desk.run(Inspector(desk.keys).lane(lane))
     return info.served, info.wait_mean, info.charged
 

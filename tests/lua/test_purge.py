@@ -47,7 +47,7 @@ def fill(desk: Desk, lanes: int, **fields: Any) -> list[str]:
 
 def has_records(desk: Desk, ids: list[str]) -> int:
     return sum(
-        desk.raw.exists(*(desk.key("job", id) for id in ids[start : start + 1000]))  # type: ignore[misc]
+        desk.raw.exists(*(desk.key("job", id) for id in ids[start : start + 1000]))
         for start in range(0, len(ids), 1000)
     )
 

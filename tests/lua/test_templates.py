@@ -34,7 +34,9 @@ def running(desk: Desk) -> dict[str, str]:
 def test_a_lanes_own_setting_wins_over_its_templates_and_that_over_the_queues(desk: Desk) -> None:
     template(desk, "free", ceiling=2)
     desk.run(desk.store.queue_set(default_ceiling=1))
-    for name, given in {"own": {"ceiling": 3}, "free": {}, "none": {"template": None}}.items():
+    givens: dict[str, dict[str, object]]
+    givens = {"own": {"ceiling": 3}, "free": {}, "none": {"template": None}}
+    for name, given in givens.items():
         lane(desk, name, **{"template": "free", **given})
         desk.add(*[f"{name}{i}" for i in range(5)], lane=name)
     desk.claim(15)

@@ -26,7 +26,7 @@ class Pace:
     burst: int
 
     @classmethod
-    def of(cls, n: int, per: float = 1, burst: int | None = None) -> Pace:
+    def of(cls, n: float, per: float = 1, burst: int | None = None) -> Pace:
         return cls(per * 1000 / n, burst or max(1, ceil(n / per * 0.1)))
 
     @property

@@ -26,6 +26,7 @@ from rota.values.jobspec import JobSpec
 from rota.values.model import (
     UNPACED,
     Answer,
+    CancelAnswer,
     DeadAnswer,
     Enqueued,
     Hands,
@@ -444,7 +445,7 @@ class Reference:
             if name in self.consumers:
                 self.consumers[name].deadline = self.now + lease
         found = [self.consumers.get(name) for name in names]
-        return [one and Hands(one.claim, len(one.held)) for one in found]
+        return [Hands(one.claim, len(one.held)) if one else None for one in found]
 
     def held_by(self, name: str, number: int) -> dict[str, str] | None:
         if name not in self.consumers:
@@ -524,7 +525,7 @@ class Reference:
         if not self.ring and not any(job.state == "waiting" for job in self.jobs.values()):
             self.owed.clear()  # a new busy period
             self.vt = 0.0
-        self._shut_out(min(want, self.free_permits))
+        self._shut_out(int(min(want, self.free_permits)))
         while len(entries) < want and self.free_permits:
             jobs = self._serve(name, prefetch)
             if not jobs:
@@ -678,7 +679,7 @@ class Reference:
 
     # ── bulk ────────────────────────────────────────────────────────────────────────────────
 
-    def cancel(self, id: str) -> str:
+    def cancel(self, id: str) -> CancelAnswer:
         job = self.jobs.get(id)
         if job is None or job.state == "dead":
             return "none" if job is None else "dead"

@@ -31,10 +31,12 @@ from rota.script import stubs
 from rota.script.keys import Keys
 from rota.script.loader import Call, Operation, Packed
 from rota.store import Store
+from rota.store.bulk import MOVE_START
 from rota.store.inspector import Inspector
 from rota.values.jobspec import JobSpec
 from rota.values.limits import UNSET, Rate, change
 from rota.values.model import UNPACED, Action, Cancelled, Claimed, Enqueued, Exchanged, Settlement
+from rota.values.timing import seconds
 from tests.model import audit
 from tests.model.allowance import Limits, Pace
 from tests.model.reference import Full, Reference
@@ -472,10 +474,11 @@ class QueueModel(RuleBasedStateMachine):
     @rule(lane=lanes)
     def reset_lane(self, lane: str) -> None:
         gone = ("ceiling", "weight", "rate", "backlog", "template")
-        self.both(
-            void(self.store.lane_reset(lane)),
-            lambda: void_of(self.ref.set_lane(lane, dict.fromkeys(gone))),
-        )
+
+        def reset() -> None:
+            self.ref.set_lane(lane, dict.fromkeys(gone))
+
+        self.both(void(self.store.lane_reset(lane)), reset)
 
     @rule(name=st.sampled_from(TEMPLATES), own=limits, swept=st.booleans())
     def set_template(self, name: str, own: Limits, swept: bool) -> None:
@@ -484,7 +487,7 @@ class QueueModel(RuleBasedStateMachine):
         del texts["template"]
         self.both(
             iter(stubs.template_set(self.keys, name=name, **texts)),
-            lambda: void_of(self.ref.set_template(name, in_words(own)), 1),
+            one(lambda: self.ref.set_template(name, in_words(own))),
         )
         self.beats(swept)
 
@@ -512,7 +515,7 @@ class QueueModel(RuleBasedStateMachine):
         }
         self.both(
             iter(first_call(self.store.queue_set(**given))),
-            lambda: void_of(self.ref.set_queue(in_words(given)), 1),
+            one(lambda: self.ref.set_queue(in_words(given))),
         )
         self.beats(swept)
 
@@ -582,7 +585,7 @@ class QueueModel(RuleBasedStateMachine):
         held = [id for c in self.ref.consumers.values() for id in c.held]
         for i in which:
             id = pick(i, held) if running and held else f"j{i}"
-            self.both(self.store.cancel(id, by="me"), lambda id=id: self.ref.cancel(id))
+            self.both(self.store.cancel(id, by="me"), lambda: self.ref.cancel(id))
 
     @rule(
         who=some,
@@ -659,7 +662,7 @@ class QueueModel(RuleBasedStateMachine):
         """In one page, as a sequence of up to 500 jobs goes at once."""
         if source == to or (source[0] == "!") != (to[0] == "!"):
             return
-        call = stubs.move(self.keys, source=source, target=to, cursor="waiting -inf ", limit=500)
+        call = stubs.move(self.keys, source=source, target=to, cursor=MOVE_START, limit=500)
         self.both(iter(call), lambda: (b"", *self.ref.move(source, to)))
 
     @rule(lane=lanes, priority=st.sampled_from((0, 0, 1, -1, 1000, -1000)))
@@ -727,10 +730,12 @@ class QueueModel(RuleBasedStateMachine):
         assert left - {"durations"} == {"config", "seq", "stats"}, left
 
 
-def in_words(given: Limits) -> Limits:
+def in_words(given: dict[str, Any]) -> Limits:
     """Limits as the reference takes them."""
     return {
-        name: Pace.of(value.n, value.per, value.burst) if isinstance(value, Rate) else value
+        name: Pace.of(value.n, seconds(value.per, "per"), value.burst)
+        if isinstance(value, Rate)
+        else value
         for name, value in given.items()
         if value is not UNSET
     }
@@ -740,8 +745,14 @@ def void(operation: Operation[Any]) -> Operation[None]:
     yield from operation
 
 
-def void_of(done: object, answer: Any = None) -> Any:
-    return answer
+def one(done: Callable[[], None]) -> Callable[[], Any]:
+    """The reference's step, answered as the script does that changes settings."""
+
+    def step() -> int:
+        done()
+        return 1
+
+    return step
 
 
 def pick(index: int, from_: Sequence[T]) -> T:

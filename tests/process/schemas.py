@@ -13,13 +13,13 @@ class Row(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A row has these keys, each of them, and no other."""
 
 
-class Rate(Row):
+class Rate(Row, frozen=True):
     n: float
     per: float
     burst: int
 
 
-class QueueRow(Row):
+class QueueRow(Row, frozen=True):
     queue: str
     prefix: str
     waiting: int
@@ -41,7 +41,7 @@ class QueueRow(Row):
     totals: dict[str, int]
 
 
-class LaneRow(Row):
+class LaneRow(Row, frozen=True):
     lane: str
     state: str
     waiting: int
@@ -65,7 +65,7 @@ class LaneRow(Row):
     window: float
 
 
-class JobRow(Row):
+class JobRow(Row, frozen=True):
     id: str
     state: Literal["waiting", "delayed", "running", "dead"]
     task: str
@@ -81,7 +81,7 @@ class JobRow(Row):
     worker: str | None
 
 
-class DeadRow(Row):
+class DeadRow(Row, frozen=True):
     id: str
     died_at: float
     task: str
@@ -96,7 +96,7 @@ class DeadRow(Row):
     payload: str
 
 
-class SequenceRow(Row):
+class SequenceRow(Row, frozen=True):
     lane: str
     ordering_key: str
     state: Literal["ready", "held", "blocked"]
@@ -109,7 +109,7 @@ class SequenceRow(Row):
     head_dead: bool
 
 
-class ConsumerRow(Row):
+class ConsumerRow(Row, frozen=True):
     id: str
     name: str
     lease_left: float
@@ -117,14 +117,14 @@ class ConsumerRow(Row):
     asked: Literal["quiet", "stop"] | None
 
 
-class CheckOne(Row):
+class CheckOne(Row, frozen=True):
     name: str
     ok: bool
     text: str
     vital: bool
 
 
-class CheckRow(Row):
+class CheckRow(Row, frozen=True):
     queue: str
     healthy: bool
     checks: list[CheckOne]

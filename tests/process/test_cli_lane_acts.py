@@ -59,7 +59,7 @@ def test_limits_are_set_kept_and_removed(here: Here, queue: Queue) -> None:
     assert here("lane", "set", queue.name, "a", "--ceiling", "none", "--rate", "none")[0] == 0
     info = lane.info()
     assert (info.ceiling, info.rate, info.backlog, info.template) == (9, None, 7, "gold")
-    for words, said in [
+    refused: list[tuple[tuple[str, ...], str]] = [
         ((), "expected --ceiling, --weight"),
         (("--ceiling", "many"), "--ceiling: expected a number or none"),
         (("--ceiling", "-1"), "ceiling: expected"),
@@ -67,9 +67,10 @@ def test_limits_are_set_kept_and_removed(here: Here, queue: Queue) -> None:
         (("--rate", "fast"), "--rate: expected N"),
         (("--rate", "1/never"), "--rate: expected a time"),
         (("--template", "tin"), "template: expected one that was set"),
-    ]:
-        code, out, err = here("lane", "set", queue.name, "a", *words)
-        assert (code, out, said in err) == (2, "", True), (words, err)
+    ]
+    for line, said in refused:
+        code, out, err = here("lane", "set", queue.name, "a", *line)
+        assert (code, out, said in err) == (2, "", True), (line, err)
     assert lane.info() == info or lane.info().window != info.window
 
 

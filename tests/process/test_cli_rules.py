@@ -67,7 +67,7 @@ def test_the_verbs_are_these() -> None:
 
 
 def long_name(option: Any) -> str:
-    return max(option.opts, key=len).removeprefix("--")
+    return str(max(option.opts, key=len)).removeprefix("--")
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
@@ -149,7 +149,11 @@ def test_rota_url_does_not_overrule_the_code(rota: Programs, queue: Queue) -> No
 def test_shells_can_complete(rota: Programs) -> None:
     shown = rota("--show-completion", "bash", SHELL="/bin/bash")
     assert "complete" in shown.stdout + shown.stderr
-    env = {"_ROTA_COMPLETE": "complete_bash", "COMP_WORDS": "rota lane ", "COMP_CWORD": "2"}
+    env: dict[str, Any] = {
+        "_ROTA_COMPLETE": "complete_bash",
+        "COMP_WORDS": "rota lane ",
+        "COMP_CWORD": "2",
+    }
     assert {"ls", "show", "set"} <= set(rota(**env).stdout.split())
     env |= {"COMP_WORDS": "rota worker ls --", "COMP_CWORD": "3"}
     assert "--json" in rota(**env).stdout.split()

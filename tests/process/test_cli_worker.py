@@ -10,6 +10,7 @@ import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ from tests.support.times import IN_TIME, LEASE, PATIENCE
 from tests.support.waiting import eventually, eventually_async
 
 
-def specs(task: str, count: int, lane: str = "default", **options: str) -> list[JobSpec]:
+def specs(task: str, count: int, lane: str = "default", **options: Any) -> list[JobSpec]:
     return [
         JobSpec(task=task, payload=b'{"n": %d}' % n, lane=lane, id=f"{task}-{lane}-{n}", **options)
         for n in range(count)
@@ -106,7 +107,7 @@ def test_says_what_cannot_be_imported(rota: Programs, here: Here, case: str) -> 
 
 def test_usage_and_server_errors_have_their_codes(rota: Programs, here: Here) -> None:
     rota.module("@queue.task\ndef add(n): pass")
-    for words, text in [
+    refused: list[tuple[list[object], str]] = [
         (["app:queue", "-c", 0], "concurrency: expected"),
         (["app:queue", "-c", "x"], "--concurrency"),
         (["app:queue", "-p", 0], "processes: expected"),
@@ -114,7 +115,8 @@ def test_usage_and_server_errors_have_their_codes(rota: Programs, here: Here) ->
         (["app:queue", "--url", "htp://x"], "url: expected"),
         (["app:queue", "-z"], "-z"),
         ([], "Missing argument 'MODULE:QUEUE...'"),
-    ]:
+    ]
+    for words, text in refused:
         code, _, err = here("worker", *words)
         assert (code, text in err) == (2, True), (words, err)
     done = rota("worker", "app:queue", "--url", "redis://127.0.0.1:1")
@@ -437,10 +439,10 @@ def test_jobs_of_a_killed_worker_run_again_in_their_places(
             note(lane, n)
             await asyncio.sleep(0 if FAST else 60)
     """)
-    for lane, options in (("plain", {}), ("keyed", {"ordering_key": "k"}), ("!whole", {})):
+    for lane, key in (("plain", None), ("keyed", "k"), ("!whole", None)):
         queue.sync.enqueue_many(
             JobSpec(task="work", payload=b'{"n": %d, "lane": "%s"}' % (n, lane.encode()),
-                    lane=lane, **options)
+                    lane=lane, ordering_key=key)
             for n in range(6)
         )  # fmt: skip
     victim = rota.worker("-c", 5, "--lease", LEASE)

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Self, TypeVar, cast
 
 from tests.support.node import Address
 from tests.support.servers import Server
@@ -111,7 +111,7 @@ class Proxy:
         self._thread.join(IN_TIME)
         self._loop.close()
 
-    def __enter__(self) -> Proxy:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import redis
 from redis.backoff import NoBackoff
@@ -37,10 +37,10 @@ class Server:
     def alive(self) -> bool:
         return all(node.alive for node in self.nodes)
 
-    def raw(self, decode: bool = True) -> redis.Redis:
+    def raw(self, decode: bool = True) -> Any:
         """A client of its own for looking and for damage; on a cluster it follows the slots.
 
-        Made once per server; `decode=False` answers bytes.
+        Made once per server; `decode=False` answers bytes. Its annotations do not know which.
         """
         if decode not in self._clients:
             self._clients[decode] = self._connect(decode)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar, overload
 
 from tests.support.times import IN_TIME
 
@@ -39,19 +39,30 @@ def eventually(
         time.sleep(interval)
 
 
+@overload
 async def eventually_async(
-    predicate: Callable[[], T | Awaitable[T]],
+    predicate: Callable[[], Coroutine[Any, Any, T]],
+    message: str,
+    timeout: float = ...,
+    interval: float = ...,
+) -> T: ...
+@overload
+async def eventually_async(
+    predicate: Callable[[], T], message: str, timeout: float = ..., interval: float = ...
+) -> T: ...
+async def eventually_async(
+    predicate: Callable[[], Any],
     message: str,
     timeout: float = IN_TIME,
     interval: float = 0.01,
-) -> T:
+) -> Any:
     """As `eventually`, on the running event loop; `predicate` may be a coroutine function."""
     patience = _Patience(timeout)
     while True:
         last: object
         try:
             answer = predicate()
-            value: T = await answer if inspect.isawaitable(answer) else answer
+            value = await answer if inspect.isawaitable(answer) else answer
             if value:
                 return value
             last = value

@@ -203,7 +203,7 @@ def members(n: int) -> Exception:
 
 
 def nested(n: int) -> Exception:
-    error = ExceptionGroup("inner", [ValueError("x")])
+    error: ExceptionGroup[Exception] = ExceptionGroup("inner", [ValueError("x")])
     for _ in range(n):
         error = ExceptionGroup("inner", [error, error])
     return raised(ExceptionGroup("what it is", [error]))

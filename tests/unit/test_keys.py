@@ -38,7 +38,8 @@ def _program() -> str:
 
 @pytest.fixture
 def raw(valkey: Server) -> redis.Redis:
-    return valkey.raw()
+    client: redis.Redis = valkey.raw()
+    return client
 
 
 @settings(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 from types import SimpleNamespace
 from typing import Any
@@ -31,7 +32,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
         raise Ended(code)
 
     monkeypatch.setattr(watchdog, "time", clock)
-    monkeypatch.setattr(watchdog.faulthandler, "dump_traceback", lambda **_: None)
+    monkeypatch.setattr(faulthandler, "dump_traceback", lambda **_: None)
     monkeypatch.setattr(os, "_exit", end)
     return clock
 

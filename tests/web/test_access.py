@@ -106,7 +106,7 @@ async def test_another_sites_name_for_this_machine_reads_nothing(
     sayings.append({"x-forwarded-host": "localhost", "forwarded": "for=127.0.0.1;host=localhost"})
     async with visiting(busy) as visit:
         for said in sayings:
-            headers = {**said, "host": host.encode()}
+            headers: dict[str, Any] = {**said, "host": host.encode()}
             for page in ("", "dead", "events", "do/lane.pause"):
                 answer = await visit.http.get(visit.url(page), headers=headers)
                 assert answer.status_code in (REFUSED, 405), (page, said)
@@ -114,7 +114,7 @@ async def test_another_sites_name_for_this_machine_reads_nothing(
                 assert "big" not in visible(answer.text)
             assert await pause(visit, {**SAME, **headers}) == REFUSED
             assert (await visit.http.get("/metrics", headers=headers)).status_code == REFUSED
-        refused = await visit.http.get(visit.url(), headers={"host": host.encode()})
+        refused = await visit.http.get(visit.url(), headers={b"host": host.encode()})
         assert "trusted_hosts" in refused.text
     assert not await paused(busy)
 
@@ -217,7 +217,7 @@ async def test_a_proxy_that_hides_the_name_tells_it_where_it_is_declared(
     busy: rota.Queue,
 ) -> None:
     http = {"headers": {"x-forwarded-host": "queue.example"}}
-    with_password = {"auth": OPS, "http": {**http, "auth": OPS}}
+    with_password: dict[str, Any] = {"auth": OPS, "http": {**http, "auth": OPS}}
     origin = {"origin": "https://queue.example"}
     async with visiting(busy, trusted_proxies=["127.0.0.1"], **with_password) as visit:
         assert await pause(visit, origin) == 200

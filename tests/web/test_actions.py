@@ -85,7 +85,7 @@ async def test_limits_that_cannot_be_are_refused_and_change_nothing(
 ) -> None:
     before = await busy.lane("orders").info()
     async with visiting(busy) as visit:
-        answer = await visit.do("lane.set", name="orders", **fields)
+        answer = await visit.do("lane.set", None, name="orders", **fields)
         assert answer.status_code == 400
         assert "expected" in visible(answer.text)
     after = await busy.lane("orders").info()

@@ -57,7 +57,7 @@ class Visit:
 
     async def done(self, action: str, **fields: object) -> str:
         """What the page says an action did."""
-        answer = await self.do(action, **fields)
+        answer = await self.do(action, None, **fields)
         assert answer.status_code == 200, (answer.status_code, visible(answer.text))
         said = re.search(r'class="said"[^>]*>(.*?)</p>', answer.text)
         assert said, visible(answer.text)
@@ -85,7 +85,7 @@ async def visiting(
 async def at(
     app: ASGIApp, *, client: tuple[str, int] | None = LOCAL, host: str = "localhost", **more: Any
 ) -> AsyncIterator[httpx2.AsyncClient]:
-    transport = httpx2.ASGITransport(app, client=client)
+    transport = httpx2.ASGITransport(app, client=client)  # type: ignore[arg-type]  # None: a Unix socket
     async with httpx2.AsyncClient(
         transport=transport, base_url=f"http://{host}", **more
     ) as browser:
