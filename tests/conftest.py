@@ -1,8 +1,8 @@
 """Fixtures for every test: servers, proxies, names, and the leak checks.
 
-- `server`: the test runs once per server leg ("valkey", "cluster", "redis7"), each empty at
-  first. `@pytest.mark.legs("valkey", "redis7")` narrows, `--leg valkey` on the command line too.
-- `valkey`: the standalone Valkey only.
+- `server`: a server, empty at first: Valkey, and with `@pytest.mark.legs("valkey", "cluster",
+  "redis7")` the test runs once on each of those. `--leg cluster` on the command line narrows.
+- `valkey`: Valkey, in files whose tests are not about the server.
 - `private_server(kind="valkey", tcp=False, **config)`: one to kill or to configure.
 - `proxy(server)`: a network to break in front of a standalone server.
 - `queue_name`: of this test alone.
@@ -46,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--leg",
         action="append",
         choices=KINDS,
-        help="run the tests of this server only (may be repeated; default: all three)",
+        help="run the tests of this server only (may be repeated; default: those a test names)",
     )
 
 
@@ -58,7 +58,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "leg" not in metafunc.fixturenames:
         return
     marker = metafunc.definition.get_closest_marker("legs")
-    legs: tuple[str, ...] = (marker.args if marker else ()) or KINDS
+    legs: tuple[str, ...] = marker.args if marker else ("valkey",)
     if unknown := set(legs) - set(KINDS):
         raise pytest.UsageError(f"unknown legs {sorted(unknown)}; there are {KINDS}")
     chosen: list[str] = metafunc.config.getoption("leg") or list(KINDS)

@@ -120,7 +120,6 @@ def supervise(tmp_path: Path) -> Iterator[Supervise]:
 # ── the task that kills its worker ──────────────────────────────────────────────────────────────
 
 
-@pytest.mark.legs("valkey")
 @pytest.mark.parametrize("place", ["lane", "sequence", "held sequence"])
 async def test_a_job_that_kills_its_worker_is_buried_after_three_starts(
     server: Server, queue_name: str, supervise: Supervise, place: str
@@ -188,7 +187,6 @@ async def test_a_job_that_kills_its_worker_is_buried_after_three_starts(
         supervisor.close()
 
 
-@pytest.mark.legs("valkey")
 async def test_poisons_cannot_drag_their_neighbours_along(
     server: Server, queue_name: str, supervise: Supervise
 ) -> None:
@@ -228,6 +226,7 @@ async def die(timed: Timed, hand: Hand, lease: int = 2000) -> None:
         await beat(timed.queue)
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_only_what_had_started_counts_a_death(server: Server, timed: Timed) -> None:
     """An unordered job and a sequence's first have; the later ones of a sequence have not, until
     the one before is settled."""
@@ -356,7 +355,6 @@ async def test_a_lost_body_does_not_keep_its_lane(server: Server, queue_name: st
         assert (await queue.enqueue(jobs("x")[0])).outcome == "created"
 
 
-@pytest.mark.legs("valkey")
 async def test_a_worker_stopped_by_the_system_pays_like_one_that_died(
     server: Server, queue_name: str, supervise: Supervise
 ) -> None:

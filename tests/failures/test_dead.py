@@ -192,7 +192,6 @@ async def test_all_of_a_filter_in_pages(server: Server, queue: rota.Queue, act: 
     assert_sound(server, queue)
 
 
-@pytest.mark.legs("valkey")
 @pytest.mark.parametrize("act", ["replay", "discard"])
 async def test_what_was_interrupted_stays_done_and_is_carried_on(
     server: Server, queue_name: str, faulty: Break, act: str

@@ -261,6 +261,7 @@ def kinds(report: Report) -> set[str]:
     return {finding.kind for finding in report.findings}
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_a_sound_queue_has_no_findings(server: Server, queue: rota.Queue) -> None:
     assert (await queue.doctor()).findings == []
     await make_busy(queue)
@@ -272,7 +273,6 @@ async def test_a_sound_queue_has_no_findings(server: Server, queue: rota.Queue) 
     assert audit.picture(dump(server, queue)) == audit.picture(before)
 
 
-@pytest.mark.legs("valkey")
 @pytest.mark.parametrize("name", DAMAGES)
 async def test_damage_is_found_and_mended(server: Server, queue: rota.Queue, name: str) -> None:
     busy = await make_busy(queue)
@@ -319,6 +319,7 @@ async def test_a_broken_central_key_ends_the_round(server: Server, queue: rota.Q
 
 
 @pytest.mark.foreign_keys
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_an_unknown_key_is_reported_and_left(server: Server, queue: rota.Queue) -> None:
     await make_busy(queue)
     names = ["junk", "odd:thing", "s:no sequence", "jobs"]
@@ -342,6 +343,7 @@ async def test_a_running_change_of_limits_excuses(server: Server, queue: rota.Qu
     await hand.leave()
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_other_queues_and_odd_names_are_left_alone(server: Server) -> None:
     async with open_queue(server, "doc[a-z]*?\\x") as odd, open_queue(server, "docax") as other:
         await make_busy(odd)
@@ -380,6 +382,7 @@ async def examine_restless(server: Server, queue: rota.Queue) -> Report:
 # ── more than one script can look at ────────────────────────────────────────────────────────────
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_a_long_lane_is_recounted_when_it_is_quiet(server: Server, queue: rota.Queue) -> None:
     await queue.enqueue_many([spec("long") for _ in range(5_200)])
     await queue.enqueue_many([spec("long", ordering_key=f"k{n % 300}") for n in range(600)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -58,6 +59,7 @@ def _members(raw: redis.Redis, key: str, kind: str) -> list[str]:
     return sorted(found)
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 @settings(
     max_examples=50,
     deadline=None,

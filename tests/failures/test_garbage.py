@@ -175,7 +175,6 @@ async def read_in_code(queue: rota.Queue) -> None:
         assert await job.explain() is not None
 
 
-@pytest.mark.legs("valkey")
 @pytest.mark.parametrize(
     ("spoil", "garbage"), SPOILED, ids=[f"{spoil.__name__}: {what}" for spoil, what in SPOILED]
 )
@@ -192,7 +191,6 @@ async def test_whatever_is_stored_can_be_read(
     await read_on_pages(queue)
 
 
-@pytest.mark.legs("valkey")
 async def test_a_list_goes_on_behind_a_name_that_is_no_text(
     server: Server, queue: rota.Queue
 ) -> None:

@@ -65,6 +65,7 @@ async def test_a_worker_starts_nothing_under_a_lease_that_is_over(
         assert_drained(server, queue, done=1)
 
 
+@pytest.mark.legs("valkey", "cluster")
 async def test_a_consumer_does_not_hand_on_what_came_too_late(
     server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,6 +83,7 @@ async def test_a_consumer_does_not_hand_on_what_came_too_late(
         assert_drained(server, queue, done=1)
 
 
+@pytest.mark.legs("valkey", "cluster")
 async def test_a_blocking_consumer_does_not_hand_on_what_came_too_late(
     server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

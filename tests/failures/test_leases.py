@@ -116,7 +116,6 @@ async def test_many_dead_consumers_are_reaped_while_others_work(
     assert left <= {"config", "seq", "stats", "wake", "vt", "owed"}, "traces of what has gone"
 
 
-@pytest.mark.legs("valkey")
 async def test_workers_that_came_and_went_leave_no_memory(
     private_server: PrivateServer, queue_name: str
 ) -> None:
@@ -310,7 +309,6 @@ async def test_any_live_worker_reaps(server: Server, queue_name: str) -> None:
         assert_drained(server, queue, done=3)
 
 
-@pytest.mark.legs("valkey")
 @pytest.mark.usefixtures("quick_renewals")
 async def test_a_short_lease_is_not_renewed_with_the_patience_of_a_long_one(
     server: Server, queue_name: str, faulty: Break
@@ -331,7 +329,6 @@ async def test_a_short_lease_is_not_renewed_with_the_patience_of_a_long_one(
         proxy.heal()
 
 
-@pytest.mark.legs("valkey")
 async def test_who_has_lost_a_lease_and_lives_leaves_it_uncounted(queue: rota.Queue) -> None:
     """A heartbeat that lay in a server that stood still may have renewed it, kept by nobody: its
     end would be blamed on its jobs."""

@@ -102,7 +102,6 @@ async def trouble(one: Worked, loop: str, answer: str) -> None:
     assert_drained(one.server, one.queue, done=done)
 
 
-@pytest.mark.legs("valkey")
 @pytest.mark.usefixtures("quick_renewals")
 @pytest.mark.parametrize("answer", FAULTS)
 async def test_each_loop_outlives_each_answer(
@@ -133,7 +132,6 @@ async def test_each_loop_outlives_each_answer(
     assert not any(record.exc_info for record in caplog.records), said
 
 
-@pytest.mark.legs("valkey")
 @pytest.mark.usefixtures("quick_renewals")
 @pytest.mark.parametrize("raised", [ValueError, SystemExit])
 async def test_no_loop_ends_with_a_log_that_raises(
@@ -159,7 +157,6 @@ async def test_no_loop_ends_with_a_log_that_raises(
             logger.removeFilter(fail)
 
 
-@pytest.mark.legs("valkey")
 async def test_trouble_is_logged_once_per_kind(
     server: Server, queue_name: str, faulty: Break, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -183,7 +180,6 @@ async def test_trouble_is_logged_once_per_kind(
         assert ["MISCONF" in text for text in said] == [False, True], said
 
 
-@pytest.mark.legs("valkey")
 async def test_a_passing_answer_to_a_new_connection_is_waited_for(
     server: Server, queue_name: str, faulty: Break
 ) -> None:
@@ -366,7 +362,6 @@ async def test_a_worker_outlives_the_states_of_real_servers(
 # ── the ack itself ──────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.legs("valkey")
 @pytest.mark.parametrize("answer", FAULTS)
 async def test_an_ending_that_failed_is_sent_again_as_it_was(
     server: Server, queue_name: str, faulty: Break, answer: str
@@ -413,7 +408,6 @@ async def test_an_ending_that_failed_is_sent_again_as_it_was(
         assert_drained(server, queue, done=3)
 
 
-@pytest.mark.legs("valkey")
 async def test_endings_are_dropped_with_the_lease(
     server: Server, queue_name: str, faulty: Break
 ) -> None:
@@ -452,7 +446,6 @@ async def test_endings_are_dropped_with_the_lease(
 # ── reconciling ─────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.legs("valkey")
 @pytest.mark.parametrize("answer", [CUT, CUT_AFTER, SILENT])
 async def test_nothing_stays_claimed_that_its_consumer_does_not_know(
     server: Server, queue_name: str, faulty: Break, answer: str

@@ -106,7 +106,6 @@ async def answer(verb: Verb, queue: Face, busy: Busy) -> object:
     return await cast("Awaitable[object]", found) if inspect.isawaitable(found) else found
 
 
-@pytest.mark.legs("valkey")
 @pytest.mark.parametrize("which", ["async", "sync"])
 @pytest.mark.parametrize("name", VERBS)
 async def test_a_lost_reply_changes_no_answer(

@@ -117,7 +117,6 @@ async def test_a_full_server_stores_nothing_of_a_bulk_and_says_so(
         assert [id for id, _ in assert_sound(server, queue).each("job:")] == ["before"]
 
 
-@pytest.mark.legs("valkey")
 @pytest.mark.parametrize(("answer", "unsure"), [("OOM", []), (CUT_AFTER, ["j3"])])
 async def test_what_waits_for_room_in_a_lane_leaves_no_doubt_of_the_rest(
     server: Server, queue_name: str, faulty: Break, answer: str, unsure: list[str]
@@ -139,7 +138,6 @@ async def test_what_waits_for_room_in_a_lane_leaves_no_doubt_of_the_rest(
     assert outcomes == {"j1": "created", "j2": "created"} | refused
 
 
-@pytest.mark.legs("valkey")
 async def test_a_refusal_after_a_lost_reply_does_not_say_that_nothing_was_written(
     server: Server, queue_name: str, faulty: Break
 ) -> None:
@@ -198,6 +196,7 @@ async def test_what_was_evicted_is_reported_and_stops_no_worker(
     assert policy in warned[0]
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_no_warning_where_nothing_is_evicted(
     server: Server, queue: rota.Queue, caplog: pytest.LogCaptureFixture
 ) -> None:

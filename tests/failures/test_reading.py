@@ -22,8 +22,6 @@ from tests.support.servers import Server
 from tests.support.times import LEASE
 from tests.support.waiting import eventually_async
 
-pytestmark = pytest.mark.legs("valkey")
-
 ENVIRONMENT: list[type[BaseException]] = [
     MemoryError,
     OSError,

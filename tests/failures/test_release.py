@@ -18,8 +18,6 @@ from tests.support.servers import Server
 from tests.support.times import LEASE
 from tests.support.waiting import eventually_async
 
-pytestmark = pytest.mark.legs("valkey")
-
 
 async def burst(queue: rota.Queue) -> rota.Drained:
     """A worker of its own."""

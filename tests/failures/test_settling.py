@@ -268,7 +268,6 @@ async def test_handing_back_uses_no_attempt_and_frees_the_slot_at_once(
     assert_sound(server, queue)
 
 
-@pytest.mark.legs("valkey")
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

@@ -30,8 +30,6 @@ from tests.support.servers import Server
 from tests.support.times import LEASE, SHORT_BEAT
 from tests.support.waiting import eventually_async
 
-pytestmark = pytest.mark.legs("valkey")
-
 LOGGERS = [f"rota.{name}" for name in ("job", "worker", "executor", "timing")]
 ERRORS = (RuntimeError, SystemExit, asyncio.CancelledError, RecursionError)
 

@@ -21,8 +21,6 @@ from tests.support.servers import Server
 from tests.support.times import IN_TIME, PATIENCE
 from tests.support.waiting import eventually_async
 
-pytestmark = pytest.mark.legs("valkey")
-
 
 @pytest.mark.usefixtures("quick_renewals")
 async def test_threads_over_their_time_out_keep_slots_and_leases(

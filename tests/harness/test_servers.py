@@ -19,6 +19,7 @@ from tests.support.waiting import eventually
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 @pytest.mark.foreign_keys
 def test_every_leg_serves_the_kind_it_is_named_after(server: Server, leg: Kind) -> None:
     info = server.raw().info("server") if leg != "cluster" else _first_info(server)
@@ -28,6 +29,7 @@ def test_every_leg_serves_the_kind_it_is_named_after(server: Server, leg: Kind) 
     assert server.url.startswith("redis+cluster://127.0.0.1:" if leg == "cluster" else "unix:///")
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 @pytest.mark.foreign_keys
 def test_keys_of_every_slot_are_written_seen_and_flushed(server: Server) -> None:
     names = sorted(f"key{i}" for i in range(100))
@@ -52,6 +54,7 @@ def test_the_cluster_spreads_keys_and_refuses_a_foreign_slot(server: Server) -> 
     server.flush()
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 def test_a_test_begins_on_an_empty_server(server: Server) -> None:
     assert server.keys() == []
     assert server.strangers() == []

@@ -194,7 +194,6 @@ async def test_a_right_that_is_missing_leaves_nothing_half_done(server: Server) 
     assert refused >= called_by("enqueue", "exchange", "settle", "beat", "leave", "purge", "move")
 
 
-@pytest.mark.legs("valkey")
 async def test_the_doctor_names_keys_and_commands_of_workers(server: Server) -> None:
     async with opened(server, "+@all", "~emq:{shop}:g*", "~emq:{shop}:config", "~emq:{shop}:none",
                       "-blpop", "-zpopmin") as queue:  # fmt: skip

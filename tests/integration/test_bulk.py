@@ -109,7 +109,6 @@ BAD_ITEMS: dict[str, tuple[Any, type[Exception], str]] = {
 
 @pytest.mark.parametrize("kind", BAD_ITEMS)
 @pytest.mark.parametrize("atomic", [False, True])
-@pytest.mark.legs("valkey")
 async def test_a_bad_item_is_refused_before_anything_is_written(
     server: Server, queue: rota.Queue, kind: str, atomic: bool
 ) -> None:
@@ -142,7 +141,6 @@ async def test_a_bad_item_is_refused_before_anything_is_written(
         ({"wait": float("nan")}, "wait: expected seconds"),
     ],
 )
-@pytest.mark.legs("valkey")
 async def test_wrong_settings_are_refused_before_anything_is_written(
     server: Server, queue: rota.Queue, given: dict[str, Any], complaint: str
 ) -> None:
@@ -161,6 +159,7 @@ async def test_wrong_settings_are_refused_before_anything_is_written(
 # ── all or nothing ──────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_an_atomic_batch_with_a_full_lane_leaves_nothing(
     server: Server, queue: rota.Queue
 ) -> None:
@@ -190,7 +189,6 @@ async def test_an_atomic_batch_takes_duplicates_as_outcomes(queue: rota.Queue) -
     ],
     ids=["jobs", "bytes"],
 )
-@pytest.mark.legs("valkey")
 async def test_an_atomic_batch_beyond_one_call_is_refused(
     server: Server, queue: rota.Queue, batch: list[JobSpec]
 ) -> None:
@@ -388,6 +386,7 @@ async def test_a_stream_takes_no_more_than_a_call_ahead(queue: rota.Queue) -> No
 
 
 @pytest.mark.parametrize("n", [1, 999, 1000, 1001, 7999, 8000, 20_000])
+@pytest.mark.legs("valkey", "redis7")
 async def test_batches_of_any_size_go_into_one_lane(queue: rota.Queue, n: int) -> None:
     assert counted(await queue.enqueue_many(specs(n))) == {"created": n}
     info = await queue.info()
@@ -395,6 +394,7 @@ async def test_batches_of_any_size_go_into_one_lane(queue: rota.Queue, n: int) -
 
 
 @pytest.mark.parametrize("n", [1001, 8001])
+@pytest.mark.legs("valkey", "redis7")
 async def test_batches_of_any_size_go_into_as_many_lanes(queue: rota.Queue, n: int) -> None:
     assert counted(await queue.enqueue_many(specs(n, lanes=n))) == {"created": n}
     info = await queue.info()
@@ -402,6 +402,7 @@ async def test_batches_of_any_size_go_into_as_many_lanes(queue: rota.Queue, n: i
 
 
 @pytest.mark.parametrize("n", [1, 999, MAX_CLAIM])
+@pytest.mark.legs("valkey", "redis7")
 async def test_claims_of_any_size(queue: rota.Queue, n: int) -> None:
     await queue.enqueue_many(specs(n, lanes=100))
     async with queue.consumer() as consumer:
@@ -418,7 +419,6 @@ def _by_name(n: int) -> list[int]:
 
 
 @pytest.mark.parametrize("n", [0, -1, MAX_CLAIM + 1, 8000, 1.0, True, None, "1"])
-@pytest.mark.legs("valkey")
 async def test_a_claim_beyond_its_bounds_is_refused(queue: rota.Queue, n: Any) -> None:
     await queue.enqueue_many(specs(3))
     async with queue.consumer() as consumer:
@@ -462,7 +462,6 @@ async def test_endings_of_any_size(queue: rota.Queue, verb: str) -> None:
     assert info.waiting == (n if verb in ("retry", "release", "leave") else 0)
 
 
-@pytest.mark.legs("valkey")
 async def test_leases_of_any_number_lapse_at_once(server: Server, queue_name: str) -> None:
     """1,001 consumers with a job each, and one with 8,000."""
     queue = rota.Queue(queue_name, url=server.url, library=library())
@@ -494,6 +493,7 @@ async def test_leases_of_any_number_lapse_at_once(server: Server, queue_name: st
     await queue.close()
 
 
+@pytest.mark.legs("valkey", "redis7")
 async def test_a_sequence_of_any_length(queue: rota.Queue) -> None:
     batch = specs(8001, ordering_key="k")
     await queue.enqueue_many(batch)

@@ -53,6 +53,7 @@ def assert_gone(server: Server, queue: rota.Queue, cancelled: int) -> None:
     assert "cancels" not in found.types
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_a_long_async_handler_is_stopped_soon(
     server: Server, queue: rota.Queue, log: Log
 ) -> None:

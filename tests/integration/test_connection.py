@@ -90,6 +90,7 @@ async def test_calls_outlive_a_restart(private_server: PrivateServer, queue_name
         assert_sound(server, queue)
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_a_connection_closed_while_idle_leaves_no_outcome_unknown(
     server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +224,7 @@ async def test_a_passing_refusal_is_waited_out_by_every_loop(
 
 
 @pytest.mark.usefixtures("quick_renewals")
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_a_flushed_script_cache_is_never_seen(
     server: Server, queue_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -442,6 +444,7 @@ async def test_the_end_of_one_queue_is_not_that_of_anothers_connections(
 # ── fork (C63) ──────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 def test_forked_children_and_their_parent_share_nothing_but_the_queue(
     server: Server, queue_name: str
 ) -> None:

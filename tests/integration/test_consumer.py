@@ -42,6 +42,7 @@ def consumer_of(queue: rota.Queue, prefetch: int = 1) -> Consumer:
 # ── claiming and settling ───────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_jobs_come_in_fair_turns_and_are_done(server: Server, queue: rota.Queue) -> None:
     """Also prefers one call for many: `claim(n)` hands out what n claims would."""
     jobs = [spec(lane) for lane in ("a", "a", "a", "b", "b", "c")]
@@ -347,6 +348,7 @@ async def waits_for(
     return jobs, took
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_an_idle_consumer_wakes_the_instant_a_job_arrives(
     server: Server, queue: rota.Queue
 ) -> None:
@@ -369,6 +371,7 @@ async def test_a_claim_without_work_waits_no_longer_than_asked(queue: rota.Queue
         assert 0.29 < time.monotonic() - began < IN_TIME
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_a_delayed_job_starts_on_time_without_polling(
     server: Server, queue: rota.Queue
 ) -> None:
@@ -527,6 +530,7 @@ async def test_answers_are_never_shifted_by_cancelled_calls(
 # ── leases ──────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_a_consumer_that_lost_its_lease_is_told_and_starts_anew(
     server: Server, queue: rota.Queue
 ) -> None:

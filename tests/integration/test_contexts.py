@@ -9,6 +9,7 @@ from tests.support.queues import spec
 from tests.support.servers import Server
 
 
+@pytest.mark.legs("valkey", "cluster")
 async def test_the_block_of_a_queue_closes_its_connections(server: Server, queue_name: str) -> None:
     async with rota.Queue(queue_name, url=server.url) as queue:
         await queue.enqueue(spec())
@@ -17,6 +18,7 @@ async def test_the_block_of_a_queue_closes_its_connections(server: Server, queue
     assert not server.strangers()
 
 
+@pytest.mark.legs("valkey", "cluster")
 def test_the_block_of_the_blocking_face_closes_its_connections(
     server: Server, queue_name: str
 ) -> None:

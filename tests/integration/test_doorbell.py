@@ -42,6 +42,7 @@ async def until_blocked(server: Server, n: int = 1) -> None:
 # ── lost bells (C21) ────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_a_bell_that_was_lost_costs_at_most_a_beat(server: Server, queue_name: str) -> None:
     """Three times: the wake list emptied in the moment after the bell was rung."""
     async with (
@@ -68,6 +69,7 @@ async def test_a_bell_that_was_lost_costs_at_most_a_beat(server: Server, queue_n
             await consumer.complete(got)
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_killed_blockers_look_first_and_park_again(server: Server, queue: rota.Queue) -> None:
     raw, keys = server.raw(), queue.link.keys
     async with queue.consumer(lease=LEASE) as consumer:
@@ -87,6 +89,7 @@ async def test_killed_blockers_look_first_and_park_again(server: Server, queue: 
         assert raw.lrange(keys.wake, 0, -1) in ([], ["1"])
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_work_from_before_a_crash_of_the_server_needs_no_bell(
     server: Server, queue: rota.Queue
 ) -> None:
@@ -101,7 +104,6 @@ async def test_work_from_before_a_crash_of_the_server_needs_no_bell(
 # ── the list (C36) ──────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.legs("valkey")
 async def test_bells_nobody_answers_do_not_pile_up(server: Server, queue: rota.Queue) -> None:
     """200,000 tasks scaled to 4,000 in 200 calls; then ten consumers start at once."""
     wake, raw = queue.link.keys.wake, server.raw()
@@ -148,7 +150,6 @@ async def idle_cost(server: Server, seconds: float) -> float:
     return (commands_sent(server) - before) / (time.monotonic() - began)
 
 
-@pytest.mark.legs("valkey")
 async def test_two_hundred_idle_consumers_cost_two_commands_a_second(
     server: Server, queue_name: str
 ) -> None:
@@ -184,7 +185,6 @@ async def test_two_hundred_idle_consumers_cost_two_commands_a_second(
         await asyncio.gather(*waiting, return_exceptions=True)
 
 
-@pytest.mark.legs("valkey")
 def test_two_hundred_idle_threads_cost_two_commands_a_second(
     valkey: Server, queue_name: str
 ) -> None:
@@ -215,7 +215,6 @@ def test_two_hundred_idle_threads_cost_two_commands_a_second(
     queue.sync.close()
 
 
-@pytest.mark.legs("valkey")
 async def test_jobs_due_in_small_steps_cost_a_look_each(server: Server, queue_name: str) -> None:
     """No polling towards a due time, no spin just before it."""
     async with open_queue(server, queue_name) as queue, queue.consumer() as consumer:
@@ -239,7 +238,6 @@ async def test_jobs_due_in_small_steps_cost_a_look_each(server: Server, queue_na
 # ── chains and herds ────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.legs("valkey")
 async def test_work_for_many_wakes_many_in_every_process(server: Server, queue_name: str) -> None:
     """Five processes' worth of consumers, one bell for a batch: the wake spreads."""
     async with AsyncExitStack() as stack:
@@ -260,6 +258,7 @@ async def test_work_for_many_wakes_many_in_every_process(server: Server, queue_n
 # ── coming and going ────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_consumers_come_while_the_last_one_goes(server: Server, queue_name: str) -> None:
     """The blocker that ends and the one that begins do not get in each other's way."""
     queue = rota.Queue(queue_name, url=server.url, beat=FAR_BEAT)
@@ -285,6 +284,7 @@ async def test_consumers_come_while_the_last_one_goes(server: Server, queue_name
     await queue.close()
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 def test_threads_come_while_the_last_one_goes(server: Server, queue_name: str) -> None:
     queue = rota.Queue(queue_name, url=server.url, beat=FAR_BEAT)
     for round in range(10):
@@ -311,7 +311,6 @@ def test_threads_come_while_the_last_one_goes(server: Server, queue_name: str) -
     queue.sync.close()
 
 
-@pytest.mark.legs("valkey")
 @pytest.mark.parametrize("face", ["async", "threads"])
 async def test_a_bell_that_rings_for_one_who_leaves_is_passed_on(
     server: Server, queue_name: str, face: str

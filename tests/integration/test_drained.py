@@ -101,7 +101,6 @@ async def test_of_a_server_that_is_gone_it_does_not_know(
         assert drained.left is None
 
 
-@pytest.mark.legs("valkey")
 @pytest.mark.usefixtures("patient")
 def test_the_command_line_says_it(
     server: Server, queue_name: str, caplog: pytest.LogCaptureFixture

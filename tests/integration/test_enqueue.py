@@ -154,7 +154,6 @@ WRONG_OPTIONS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", WRONG_OPTIONS, ids=lambda o: ascii(o)[:60])
-@pytest.mark.legs("valkey")
 async def test_wrong_options_are_refused_before_anything_is_written(
     server: Server, queue: rota.Queue, options: dict[str, Any]
 ) -> None:
@@ -243,7 +242,6 @@ async def test_a_name_of_a_subclass_travels_as_its_text(queue: rota.Queue) -> No
     ],
     ids=lambda value: ascii(value)[:30],
 )
-@pytest.mark.legs("valkey")
 async def test_arguments_that_do_not_fit_are_refused(
     server: Server, queue: rota.Queue, args: Any, kwargs: Any
 ) -> None:
@@ -256,7 +254,6 @@ async def test_arguments_that_do_not_fit_are_refused(
 
 
 @pytest.mark.parametrize("spec", [None, {"task": "t"}, "t", b"t", ("t", b"{}"), rota.JobSpec])
-@pytest.mark.legs("valkey")
 async def test_only_a_spec_is_enqueued(server: Server, queue: rota.Queue, spec: Any) -> None:
     with pytest.raises(ConfigError, match=r"expected a rota\.JobSpec"):
         await queue.enqueue(spec)
@@ -265,7 +262,6 @@ async def test_only_a_spec_is_enqueued(server: Server, queue: rota.Queue, spec: 
     assert server.keys() == []
 
 
-@pytest.mark.legs("valkey")
 async def test_an_unreachable_server_is_a_typed_error(queue_name: str) -> None:
     queue = rota.Queue(queue_name, url="redis://:SECRET@127.0.0.1:1")
     started = time.monotonic()

@@ -147,6 +147,7 @@ def test_a_verb_belongs_to_a_face() -> None:
         _ = Lane.__mro__[1].pause  # type: ignore[attr-defined]
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 def test_the_blocking_face_needs_no_event_loop(server: Server, queue_name: str) -> None:
     queue = rota.Queue(queue_name, url=server.url)
 

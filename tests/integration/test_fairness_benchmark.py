@@ -28,7 +28,6 @@ from tests.support.servers import Server
 
 FLOOD = 2_000
 SERVICE = Service(rate=1_000, batch=10)
-pytestmark = pytest.mark.legs("valkey")
 Open = Callable[[str], rota.Queue]
 
 

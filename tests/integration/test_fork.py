@@ -79,7 +79,6 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-@pytest.mark.legs("valkey")
 def test_a_queue_goes_on_in_child_processes(
     server: Server, queue_name: str, method: str, tmp_path: Path
 ) -> None:

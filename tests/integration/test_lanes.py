@@ -393,7 +393,6 @@ WRONG_LIMITS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("limits", WRONG_LIMITS, ids=repr)
-@pytest.mark.legs("valkey")
 async def test_wrong_limits_are_refused(
     server: Server, queue: rota.Queue, limits: dict[str, Any]
 ) -> None:
@@ -420,7 +419,6 @@ async def test_wrong_limits_are_refused(
     ],
     ids=repr,
 )
-@pytest.mark.legs("valkey")
 async def test_set_lanes_takes_a_mapping_of_mappings(
     server: Server, queue: rota.Queue, limits: Any
 ) -> None:
@@ -450,7 +448,6 @@ WRONG_CALLS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", WRONG_CALLS)
-@pytest.mark.legs("valkey")
 async def test_wrong_pauses_and_blocks_are_refused(
     server: Server, queue: rota.Queue, name: str
 ) -> None:
@@ -466,7 +463,6 @@ async def test_wrong_pauses_and_blocks_are_refused(
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, 1.5, "10", None])
-@pytest.mark.legs("valkey")
 async def test_a_listing_has_a_limit(queue: rota.Queue, limit: Any) -> None:
     with pytest.raises(ConfigError, match="limit: expected a whole number"):
         await queue.lanes(limit)
@@ -583,7 +579,6 @@ async def _open(queue: rota.Queue, lanes: list[str], why: str) -> None:
 
 
 @pytest.mark.parametrize("why", SCENES)
-@pytest.mark.legs("valkey")
 async def test_one_lane_among_thousands_that_may_not_run(
     server: Server, queue: rota.Queue, why: str
 ) -> None:

@@ -107,6 +107,7 @@ async def test_a_worker_killed_at_any_step_loses_nothing(
     await asyncio.gather(*(one(step) for step in STEPS))
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_a_dead_consumers_jobs_return_to_their_places(
     server: Server, queue_name: str, start: Start, tmp_path: Path
 ) -> None:
@@ -426,7 +427,6 @@ async def test_one_thread_keeps_all_leases_and_outlives_trouble(
         await eventually_async(lambda: not lease_threads(), "the thread does not end")
 
 
-@pytest.mark.legs("valkey")
 @pytest.mark.usefixtures("quick_renewals")
 async def test_all_queues_of_a_process_share_a_thread_and_its_connections(
     server: Server, queue_name: str, lease_threads: Callable[[], list[threading.Thread]]
@@ -456,7 +456,6 @@ async def test_all_queues_of_a_process_share_a_thread_and_its_connections(
         await queue.close()
 
 
-@pytest.mark.legs("valkey")
 @pytest.mark.usefixtures("quick_renewals")
 async def test_a_server_that_stands_still_holds_up_no_other_queue(
     server: Server, queue_name: str, proxy: Callable[[Server], Proxy]
@@ -482,7 +481,6 @@ async def test_a_server_that_stands_still_holds_up_no_other_queue(
         between.pass_through()
 
 
-@pytest.mark.legs("valkey")
 async def test_a_lease_too_short_for_the_round_trips_is_kept_for_longer(
     server: Server,
     queue_name: str,
@@ -511,7 +509,6 @@ async def test_a_lease_too_short_for_the_round_trips_is_kept_for_longer(
     assert any("too short for the round trips" in one.getMessage() for one in caplog.records)
 
 
-@pytest.mark.legs("valkey")
 async def test_a_lease_grows_with_the_round_trips(
     server: Server, queue_name: str, proxy: Callable[[Server], Proxy]
 ) -> None:

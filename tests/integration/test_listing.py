@@ -14,6 +14,7 @@ from tests.support.times import IN_TIME, LEASE, SHORT_BEAT
 from tests.support.waiting import eventually_async
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_lists_go_page_by_page(server: Server, queue_name: str) -> None:
     async with open_queue(server, queue_name) as queue:
         await queue.enqueue_many([*specs(7), spec(ordering_key="k"), spec("!o"), spec("!o")])
@@ -115,6 +116,7 @@ async def test_a_consumer_is_told_what_was_asked(server: Server, queue_name: str
         await eventually_async(lambda: consumer.asked == "stop", "it was never told")
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_queues_are_found_on_every_node(server: Server, queue_name: str) -> None:
     names = {f"{queue_name}-{n}" for n in range(12)} | {"[red] ☃:x"}
     for name in names:

@@ -65,7 +65,6 @@ async def test_each_job_that_ends_is_one_line_with_its_fields(
 EVIL = "\x1b]0;x\x07\x9b1m\r\u202e\u2066\u200f\u2028"
 
 
-@pytest.mark.legs("valkey")
 async def test_no_text_of_a_job_steers_a_terminal(
     queue: rota.Queue, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

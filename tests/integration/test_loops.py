@@ -37,6 +37,7 @@ def run(work: Coroutine[Any, Any, Any], loops: Loops | None = None) -> Any:
     return asyncio.run(noted())
 
 
+@pytest.mark.legs("valkey", "cluster")
 def test_each_run_has_its_own_connections_and_takes_them_along(
     server: Server, queue: rota.Queue
 ) -> None:
@@ -49,6 +50,7 @@ def test_each_run_has_its_own_connections_and_takes_them_along(
     assert run(queue.info()).waiting == 30
 
 
+@pytest.mark.legs("valkey", "cluster")
 def test_consumers_and_workers_live_in_one_loop_after_another(
     server: Server, queue: rota.Queue
 ) -> None:
@@ -76,6 +78,7 @@ def test_consumers_and_workers_live_in_one_loop_after_another(
     assert_drained(server, queue, done=10)
 
 
+@pytest.mark.legs("valkey", "cluster")
 def test_a_loop_may_end_in_the_middle_of_a_wait(server: Server, queue: rota.Queue) -> None:
     """Ctrl-C in a script: what waited is cancelled, what was held goes back."""
 
@@ -95,6 +98,7 @@ def test_a_loop_may_end_in_the_middle_of_a_wait(server: Server, queue: rota.Queu
     assert assert_sound(server, queue).counts("stats")["waiting"] == 3
 
 
+@pytest.mark.legs("valkey", "cluster")
 def test_threads_with_loops_of_their_own_and_blocking_callers_side_by_side(
     server: Server, queue: rota.Queue
 ) -> None:
@@ -145,6 +149,7 @@ def test_threads_with_loops_of_their_own_and_blocking_callers_side_by_side(
     assert_drained(server, queue, done=60)
 
 
+@pytest.mark.legs("valkey", "cluster")
 async def test_the_blocking_face_inside_a_loop_and_in_its_threads(
     server: Server, queue: rota.Queue
 ) -> None:

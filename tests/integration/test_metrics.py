@@ -239,6 +239,7 @@ async def test_counting_begins_when_it_is_asked_for(server: Server, queue: rota.
 # ── the exporter ────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_the_exporter_tells_what_the_queue_says(server: Server, queue: rota.Queue) -> None:
     await queue.enqueue_many(specs(5, "a") + specs(2, "b") + specs(1, "c", delay_ms=60_000))
     await queue.lane("b").pause()

@@ -23,7 +23,6 @@ def plainly(function: Callable[..., Awaitable[None]]) -> Callable[..., Any]:
     return inner
 
 
-@pytest.mark.legs("valkey")
 async def test_an_async_handler_behind_a_plain_wrapper_is_run(
     server: Server, queue_name: str
 ) -> None:
@@ -43,7 +42,6 @@ async def test_an_async_handler_behind_a_plain_wrapper_is_run(
         assert sorted(ran) == [1, 2]
 
 
-@pytest.mark.legs("valkey")
 async def test_a_handler_that_cancels_itself_uses_its_attempts(
     server: Server, queue_name: str
 ) -> None:
@@ -64,7 +62,6 @@ async def test_a_handler_that_cancels_itself_uses_its_attempts(
         assert runs == 2
 
 
-@pytest.mark.legs("valkey")
 async def test_a_stop_counts_nothing_whatever_a_handler_makes_of_it(
     server: Server, queue_name: str
 ) -> None:
@@ -86,7 +83,6 @@ async def test_a_stop_counts_nothing_whatever_a_handler_makes_of_it(
         assert (info.waiting, info.dead) == (1, 0)
 
 
-@pytest.mark.legs("valkey")
 async def test_no_handler_outlives_a_stop_that_is_cancelled(
     server: Server, queue_name: str
 ) -> None:
@@ -113,7 +109,6 @@ async def test_no_handler_outlives_a_stop_that_is_cancelled(
         assert (await queue.info()).waiting == 1
 
 
-@pytest.mark.legs("valkey")
 def test_a_worker_runs_in_one_loop_after_another(server: Server, queue_name: str) -> None:
     queue = rota.Queue(queue_name, url=server.url)
 
@@ -127,7 +122,6 @@ def test_a_worker_runs_in_one_loop_after_another(server: Server, queue_name: str
     queue.sync.close()
 
 
-@pytest.mark.legs("valkey")
 async def test_a_worker_runs_once_at_a_time(server: Server, queue_name: str) -> None:
     async with open_queue(server, queue_name) as queue, rota.Worker(queue) as worker:
         with pytest.raises(RuntimeError, match="runs already"):
@@ -142,7 +136,6 @@ async def test_a_worker_that_cannot_start_says_so_at_once() -> None:
     await queue.close()
 
 
-@pytest.mark.legs("valkey")
 async def test_a_consumer_is_used_inside_its_block(server: Server, queue_name: str) -> None:
     async with open_queue(server, queue_name) as queue:
         consumer = queue.consumer()
@@ -155,7 +148,6 @@ async def test_a_consumer_is_used_inside_its_block(server: Server, queue_name: s
         assert (await queue.info()).consumers == 0
 
 
-@pytest.mark.legs("valkey")
 async def test_replaying_all_ends_while_workers_bury_again(server: Server, queue_name: str) -> None:
     async with open_queue(server, queue_name) as queue:
         await queue.enqueue_many(rota.JobSpec(task="nobody's") for _ in range(500))

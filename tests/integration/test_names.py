@@ -49,6 +49,7 @@ async def left_behind(server: Server, queue: rota.Queue) -> set[str]:
 
 
 @pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.legs("valkey", "cluster")
 async def test_odd_names_go_all_the_way(server: Server, queue: rota.Queue, ordered: bool) -> None:
     """As lane, key, id and task at once: enqueued, listed, claimed, retried, done, and gone."""
     mark = "!" if ordered else ""
@@ -83,6 +84,7 @@ async def test_odd_names_go_all_the_way(server: Server, queue: rota.Queue, order
 
 
 @pytest.mark.parametrize("delayed", [False, True])
+@pytest.mark.legs("valkey", "cluster")
 async def test_odd_lanes_can_be_steered(server: Server, queue: rota.Queue, delayed: bool) -> None:
     for i, name in enumerate(ODD):
         lane = queue.lane(name)
@@ -105,6 +107,7 @@ async def test_odd_lanes_can_be_steered(server: Server, queue: rota.Queue, delay
         await consumer.complete(jobs)
 
 
+@pytest.mark.legs("valkey", "cluster")
 async def test_odd_names_wait_out_a_delay(queue: rota.Queue) -> None:
     batch = [
         rota.JobSpec(task="t", lane=name, ordering_key=name, id=name, delay_ms=1) for name in ODD
@@ -120,6 +123,7 @@ async def test_odd_names_wait_out_a_delay(queue: rota.Queue) -> None:
         await consumer.complete(jobs)
 
 
+@pytest.mark.legs("valkey", "cluster")
 async def test_names_that_look_alike_stay_apart(queue: rota.Queue) -> None:
     """Lane `a` with key `b:c` and lane `a:b` with key `c`; one letter in two forms."""
     pairs = [
@@ -165,7 +169,6 @@ def test_a_queues_name_outside_the_rules_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*REFUSED, None, 5, b"a"], ids=lambda n: ascii(n)[:20])
-@pytest.mark.legs("valkey")
 async def test_a_name_outside_the_rules_is_refused_everywhere(
     server: Server, queue: rota.Queue, name: Any
 ) -> None:

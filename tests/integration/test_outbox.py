@@ -19,6 +19,7 @@ def records(server: Server, queue: rota.Queue) -> set[str]:
     return {id for id, _ in dump(server, queue).each("job:")}
 
 
+@pytest.mark.legs("valkey", "cluster")
 async def test_calls_made_during_a_call_share_the_next(server: Server, queue_name: str) -> None:
     async with open_queue(server, queue_name) as queue:
         await queue.info()  # connected
@@ -46,6 +47,7 @@ async def test_a_lone_caller_waits_for_nobody(valkey: Server, queue_name: str) -
         assert calls(valkey, "evalsha") - before == 10
 
 
+@pytest.mark.legs("valkey", "cluster")
 async def test_a_full_lane_fails_its_own_callers_only(server: Server, queue_name: str) -> None:
     async with open_queue(server, queue_name) as queue:
         await queue.lane("full").set(backlog=2)

@@ -117,7 +117,6 @@ async def test_each_job_has_a_task_and_a_context_of_its_own(
     assert_drained(server, queue, done=200)
 
 
-@pytest.mark.legs("valkey")
 @pytest.mark.parametrize("ordered", [False, True])
 async def test_each_plain_function_has_a_context_of_its_own(
     server: Server, queue: rota.Queue, ordered: bool

@@ -54,7 +54,6 @@ async def test_a_payload_of_any_size_up_to_the_limit_travels(queue: rota.Queue, 
         await consumer.complete(job)
 
 
-@pytest.mark.legs("valkey")
 async def test_a_payload_over_the_limit_is_refused(server: Server, queue: rota.Queue) -> None:
     for attempt in (queue.enqueue(spec_of(MIB + 1)), queue.enqueue_many([spec_of(MIB + 1)])):
         with pytest.raises(PayloadError, match="at most 1048576 bytes .max_payload., given 104857"):
@@ -197,7 +196,6 @@ async def test_plain_values_come_back_equal(queue: rota.Queue, path: str) -> Non
 
 
 @pytest.mark.parametrize("name", REFUSED)
-@pytest.mark.legs("valkey")
 async def test_other_values_are_refused_at_enqueue(
     server: Server, queue: rota.Queue, name: str
 ) -> None:

@@ -304,7 +304,6 @@ async def test_the_highest_of_all_lanes(scene: Scene) -> None:
         await queue.lanes(by="behind")  # type: ignore[arg-type]
 
 
-@pytest.mark.legs("valkey")
 async def test_reading_the_figures_of_many_lanes_never_blocks_the_server(
     server: Server, scene: Scene
 ) -> None:

@@ -68,6 +68,7 @@ def until_parked(server: Server) -> None:
     eventually(blocked, "nobody parks")
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 def test_every_ending(server: Server, queue: rota.Queue) -> None:
     jobs = specs(6)
     queue.sync.enqueue_many(jobs)
@@ -103,6 +104,7 @@ def test_a_sequence_is_taken_by_one_and_given_back_as_a_whole(
         assert_sound(server, queue)
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 def test_an_idle_thread_wakes_at_once_and_on_time(server: Server, queue: rota.Queue) -> None:
     with consumer_of(queue) as consumer:
         waiting = Waiting(consumer)
@@ -172,7 +174,6 @@ class Sleeper:
         self.poked.set()
 
 
-@pytest.mark.legs("valkey")
 def test_a_debt_does_not_wait_behind_a_parked_blocker(server: Server, queue_name: str) -> None:
     """Nobody here can pay it and the blocker still waits at the bell: it is passed on at once."""
     with open_sync(server, queue_name) as queue:
@@ -193,7 +194,6 @@ def test_a_debt_does_not_wait_behind_a_parked_blocker(server: Server, queue_name
         bell.leave()
 
 
-@pytest.mark.legs("valkey")
 def test_a_lost_reply_to_a_claim_is_reconciled(
     valkey: Server, proxy: Callable[[Server], Proxy], queue_name: str
 ) -> None:

@@ -59,6 +59,7 @@ async def burst(*queues: rota.Queue, slots: int = 10, **settings: float) -> Drai
 # ── what becomes of a job ───────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_async_and_plain_handlers_run_and_the_burst_ends(
     server: Server, queue: rota.Queue
 ) -> None:
@@ -86,6 +87,7 @@ async def test_async_and_plain_handlers_run_and_the_burst_ends(
         rota.current_job()
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_a_failing_job_backs_off_and_ends_dead_with_its_error(
     server: Server, queue: rota.Queue
 ) -> None:
@@ -123,7 +125,6 @@ class Odd(BaseException):
     """Passes by `except Exception`."""
 
 
-@pytest.mark.legs("valkey")
 @pytest.mark.parametrize(
     "error", [StopIteration(), Odd("odd"), SystemExit(3), KeyError("k"), GeneratorExit()]
 )
@@ -146,7 +147,6 @@ async def test_whatever_a_handler_raises_ends_its_job(
     assert type(error).__name__ in info.error
 
 
-@pytest.mark.legs("valkey")
 async def test_the_signals_steer_their_job(server: Server, queue: rota.Queue) -> None:
     """C59 for the runtime: the first ending wins; a hand-back uses no attempt."""
     seen: Counter[str] = Counter()
@@ -180,7 +180,6 @@ async def test_the_signals_steer_their_job(server: Server, queue: rota.Queue) ->
     assert_sound(server, queue)
 
 
-@pytest.mark.legs("valkey")
 async def test_time_outs_cancel_async_handlers_and_let_threads_end(
     server: Server, queue: rota.Queue
 ) -> None:
@@ -200,7 +199,6 @@ async def test_time_outs_cancel_async_handlers_and_let_threads_end(
     assert "timed out after 0.1 s" in (info.error or "")
 
 
-@pytest.mark.legs("valkey")
 async def test_unknown_and_unreadable_jobs_go_to_the_dead_and_the_worker_goes_on(
     server: Server, queue: rota.Queue
 ) -> None:
@@ -267,7 +265,6 @@ async def test_a_sequences_next_job_starts_after_the_acceptance_of_the_one_befor
     assert_drained(server, queue, done=len(jobs))
 
 
-@pytest.mark.legs("valkey")
 async def test_a_rate_limited_head_is_not_overtaken_by_what_was_taken_with_it(
     server: Server, queue: rota.Queue
 ) -> None:
@@ -286,7 +283,6 @@ async def test_a_rate_limited_head_is_not_overtaken_by_what_was_taken_with_it(
     assert_drained(server, queue, done=4)
 
 
-@pytest.mark.legs("valkey")
 @pytest.mark.parametrize("awaits", [False, True])
 async def test_a_sequence_goes_on_behind_a_handler_that_cancels_its_own_task(
     server: Server, queue: rota.Queue, awaits: bool
@@ -310,7 +306,6 @@ async def test_a_sequence_goes_on_behind_a_handler_that_cancels_its_own_task(
     assert_sound(server, queue)
 
 
-@pytest.mark.legs("valkey")
 async def test_a_sequence_goes_on_behind_a_job_that_fails_outside_its_handler(
     server: Server, queue: rota.Queue
 ) -> None:
@@ -331,7 +326,6 @@ async def test_a_sequence_goes_on_behind_a_job_that_fails_outside_its_handler(
     assert_sound(server, queue)
 
 
-@pytest.mark.legs("valkey")
 async def test_a_task_groups_signals_and_bodies_that_nobody_runs_end_their_jobs(
     server: Server, queue: rota.Queue
 ) -> None:
@@ -391,7 +385,6 @@ async def test_a_dead_head_lets_go_or_holds_as_it_says(server: Server, queue: ro
 # ── slots and queues ────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.legs("valkey")
 async def test_two_queues_share_slots_in_rotation(server: Server, queue_name: str) -> None:
     async with open_queue(server, queue_name) as big, open_queue(server, queue_name + "2") as small:
         order: list[str] = []
@@ -410,6 +403,7 @@ async def test_two_queues_share_slots_in_rotation(server: Server, queue_name: st
         assert order[:last_small].count("big") > 20
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_an_idle_worker_costs_next_to_nothing(server: Server, queue: rota.Queue) -> None:
     async with working(queue):
         await asyncio.sleep(0.3)
@@ -418,7 +412,6 @@ async def test_an_idle_worker_costs_next_to_nothing(server: Server, queue: rota.
         assert commands_sent(server) - before <= 2  # no beat, no renewal is due
 
 
-@pytest.mark.legs("valkey")
 @pytest.mark.parametrize("slots", [1, 10])
 async def test_idle_queues_of_one_worker_do_not_squeeze_each_other(
     server: Server, queue_name: str, slots: int
@@ -440,7 +433,6 @@ async def test_idle_queues_of_one_worker_do_not_squeeze_each_other(
             await eventually_async(lambda: ran, "an idle queue's job does not run")
 
 
-@pytest.mark.legs("valkey")
 async def test_a_queue_whose_worker_is_full_is_served_by_another(
     server: Server, queue_name: str
 ) -> None:
@@ -479,7 +471,6 @@ async def test_a_queue_whose_worker_is_full_is_served_by_another(
         assert where == ["free"] * 6
 
 
-@pytest.mark.legs("valkey")
 async def test_a_burst_of_two_queues_leaves_nothing_claimable(
     server: Server, queue_name: str
 ) -> None:
@@ -520,6 +511,7 @@ async def test_a_burst_leaves_and_counts_what_may_not_run(
 # ── stopping ────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_a_stop_gives_back_what_does_not_end_in_time(
     server: Server, queue: rota.Queue
 ) -> None:
@@ -541,7 +533,6 @@ async def test_a_stop_gives_back_what_does_not_end_in_time(
     assert found.counts("stats")["waiting"] >= 40
 
 
-@pytest.mark.legs("valkey")
 async def test_a_claim_on_its_way_at_the_stop_is_given_back_unrun(
     valkey: Server,
     proxy: Callable[[Server], Proxy],
@@ -582,7 +573,6 @@ async def test_a_claim_on_its_way_at_the_stop_is_given_back_unrun(
         assert found.counts("stats")["waiting"] == 3
 
 
-@pytest.mark.legs("valkey")
 async def test_a_stop_in_mid_air_loses_no_job(server: Server, queue: rota.Queue) -> None:
     """C01, 200 rounds scaled to 60: stop and publish in the same 50 ms; a fresh worker next."""
     ran: Counter[int] = Counter()
@@ -622,6 +612,7 @@ async def lose(server: Server, queue: rota.Queue) -> set[str]:
 
 
 @pytest.mark.usefixtures("quick_renewals")
+@pytest.mark.legs("valkey", "cluster", "redis7")
 async def test_a_worker_that_lost_its_lease_cancels_and_starts_anew(
     server: Server, queue: rota.Queue
 ) -> None:
@@ -651,7 +642,6 @@ async def test_a_worker_that_lost_its_lease_cancels_and_starts_anew(
     assert_drained(server, queue, done=1)
 
 
-@pytest.mark.legs("valkey")
 @pytest.mark.usefixtures("quick_renewals")
 @pytest.mark.parametrize("kind", ["async", "plain"])
 async def test_a_run_that_outlives_its_lease_does_not_settle_the_second_run(
@@ -740,7 +730,6 @@ async def test_a_worker_survives_a_restart_of_its_server(
         assert_drained(server, queue, done=301)
 
 
-@pytest.mark.legs("valkey")
 async def test_a_worker_reconciles_claims_of_unknown_outcome(
     valkey: Server, proxy: Callable[[Server], Proxy], queue_name: str
 ) -> None:
@@ -770,7 +759,6 @@ async def test_a_worker_reconciles_claims_of_unknown_outcome(
         assert_drained(valkey, queue, done=200)
 
 
-@pytest.mark.legs("valkey")
 async def test_a_job_with_a_death_behind_it_is_not_stranded_when_its_start_fails(
     server: Server, queue: rota.Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

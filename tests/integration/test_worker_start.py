@@ -132,7 +132,6 @@ class Slow:
                     raise
 
 
-@pytest.mark.legs("valkey")
 @pytest.mark.parametrize("stubborn", [False, True])
 @pytest.mark.parametrize("before", [True, False])
 async def test_a_stop_does_not_wait_for_ever_for_a_lifespan(
@@ -166,7 +165,6 @@ async def test_a_stop_does_not_wait_for_ever_for_a_lifespan(
         await slow.left.wait()
 
 
-@pytest.mark.legs("valkey")
 async def test_a_block_around_a_worker_ends_although_a_lifespan_does_not(queue: rota.Queue) -> None:
     slow = Slow(queue, before=False, stubborn=False)
     async with asyncio.timeout(PATIENCE), rota.Worker(queue, lease=LEASE, grace=0.05):
@@ -174,7 +172,6 @@ async def test_a_block_around_a_worker_ends_although_a_lifespan_does_not(queue: 
     assert slow.left.is_set()
 
 
-@pytest.mark.legs("valkey")
 async def test_a_stop_in_a_hurry_waits_for_no_lifespan(queue: rota.Queue) -> None:
     slow = Slow(queue, before=False, stubborn=False)
     worker = rota.Worker(queue, lease=LEASE, grace=LEASE)
@@ -188,7 +185,6 @@ async def test_a_stop_in_a_hurry_waits_for_no_lifespan(queue: rota.Queue) -> Non
     assert slow.left.is_set()
 
 
-@pytest.mark.legs("valkey")
 async def test_a_stop_gives_up_a_start_without_a_server(
     server: Server, queue: rota.Queue, proxy: Callable[[Server], Proxy], queue_name: str
 ) -> None:
@@ -206,7 +202,6 @@ async def test_a_stop_gives_up_a_start_without_a_server(
         assert await queue.consumers() == []
 
 
-@pytest.mark.legs("valkey")
 async def test_a_lifespan_that_fails_while_the_worker_runs_ends_it(queue: rota.Queue) -> None:
     async def fails() -> None:
         raise ValueError("lost the database")
@@ -225,7 +220,6 @@ async def test_a_lifespan_that_fails_while_the_worker_runs_ends_it(queue: rota.Q
             await rota.Worker(queue, lease=LEASE).run()
 
 
-@pytest.mark.legs("valkey")
 async def test_handlers_see_the_context_of_their_lifespan(queue: rota.Queue) -> None:
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
 

@@ -10,8 +10,6 @@ from rota.script import stubs
 from rota.values.jobspec import JobSpec
 from tests.lua.conftest import Desk
 
-pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
-
 UNCHANGED: dict[str, Any] = {
     "default_weight": "", "ceiling": "", "dead_max": "", "dead_age": "", "declared": False,
 }  # fmt: skip

@@ -13,8 +13,6 @@ from rota.values.model import Action, Cancelled
 from tests.lua.conftest import LEASE, Desk
 from tests.model import audit
 
-pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
-
 HOMES = [("a", None), ("a", "k"), ("!o", None)]
 """Lane and ordering key: unordered, of a sequence, of an ordered lane."""
 

@@ -12,8 +12,6 @@ from rota.values.jobspec import JobSpec
 from rota.values.model import Action, Settlement
 from tests.lua.conftest import Desk
 
-pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
-
 
 def end(desk: Desk, id: str, action: Action, *, ran: float, delay: int = 0) -> None:
     held: Any = desk.raw.hget(desk.key("consumer", "c"), id)

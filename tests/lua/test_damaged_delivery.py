@@ -6,8 +6,6 @@ import pytest
 
 from tests.lua.conftest import Desk
 
-pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
-
 
 @pytest.mark.parametrize("ran", [None, 2.0], ids=["by cost", "by time"])
 @pytest.mark.parametrize("key", [None, "k"], ids=["alone", "of a sequence"])

@@ -7,8 +7,6 @@ import pytest
 from rota.script import stubs
 from tests.lua.conftest import Desk
 
-pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
-
 SEQUENCE = "1:a:k"
 
 

@@ -11,8 +11,6 @@ from rota.script.loader import Call
 from rota.values.jobspec import JobSpec
 from tests.lua.conftest import Desk
 
-pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
-
 STEP = 2**42
 
 

@@ -8,8 +8,6 @@ from rota.values.jobspec import JobSpec
 from tests.lua.conftest import LEASE, Desk
 from tests.model import audit
 
-pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
-
 MIB = 1024 * 1024
 
 

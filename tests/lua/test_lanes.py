@@ -10,8 +10,6 @@ import pytest
 from rota.values.limits import UNSET
 from tests.lua.conftest import Desk
 
-pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
-
 
 @pytest.mark.parametrize(
     ("limits", "expected"),

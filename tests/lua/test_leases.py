@@ -9,8 +9,6 @@ import pytest
 from rota.script import stubs
 from tests.lua.conftest import LEASE, Desk
 
-pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
-
 
 def lapse(desk: Desk) -> None:
     """The consumer's lease runs out while somebody keeps beating."""
@@ -236,7 +234,6 @@ def test_a_consumer_that_was_spared_stays_so_when_it_dies(desk: Desk) -> None:
     desk.clean()
 
 
-@pytest.mark.legs("valkey")
 def test_what_a_consumer_holds_is_listed_whole(desk: Desk) -> None:
     ids = [f"j{i:04}" for i in range(1900)]
     for start in (0, 1000):

@@ -17,8 +17,6 @@ from rota.values.jobspec import JobSpec, encode_header
 from rota.values.model import Moved, parse_record
 from tests.lua.conftest import Desk
 
-pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
-
 HOSTILE = [
     'say "hi"',
     "back\\slash\\",

@@ -15,8 +15,6 @@ from rota.values.limits import Rate
 from rota.values.model import ConsumerInfo, LaneInfo, Settlement
 from tests.lua.conftest import LEASE, Desk
 
-pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
-
 
 @pytest.fixture
 def look(desk: Desk) -> Inspector:

@@ -11,8 +11,6 @@ from rota.script.loader import Operation, Request
 from rota.values.jobspec import JobSpec
 from tests.lua.conftest import Desk
 
-pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
-
 T = TypeVar("T")
 HOUR = 3_600_000
 STEPS_MAX = 5000

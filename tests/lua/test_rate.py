@@ -14,8 +14,6 @@ from rota.values.limits import Rate
 from rota.values.model import Action
 from tests.lua.conftest import LEASE, Desk
 
-pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
-
 SLOW = [
     Rate(1, per=60),
     Rate(1, per=60, burst=5),

@@ -17,8 +17,6 @@ from rota.values.model import parse_record
 from tests.lua.conftest import Desk
 from tests.lua.test_move import HOSTILE, records, write_header
 
-pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
-
 STEP = 2**42
 PRIORITIES = [-1000, -7, -1, 0, 0, 0, 3, 4, 5, 1000]
 

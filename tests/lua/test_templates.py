@@ -13,8 +13,6 @@ from rota.script.loader import Operation
 from rota.values.limits import Rate, Template
 from tests.lua.conftest import Desk
 
-pytestmark = pytest.mark.legs("valkey")  # the other servers are the model test's
-
 
 def template(desk: Desk, name: str, **given: Any) -> None:
     desk.run(desk.store.set_template(name, **given))

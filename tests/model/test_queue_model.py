@@ -786,6 +786,7 @@ EXAMPLES = {"valkey": 150, "redis7": 40, "cluster": 20}
 LONG = int(os.environ.get("ROTA_MODEL_EXAMPLES", "0"))
 
 
+@pytest.mark.legs("valkey", "cluster", "redis7")
 @pytest.mark.timeout(24 * 3600 if LONG else 900)  # a failure takes its time to shrink
 def test_the_queue_does_what_the_reference_does(server: Server) -> None:
     here: Any = lambda: QueueModel(server)  # noqa: E731 (typed as a class, called as a factory)

@@ -115,7 +115,6 @@ def test_a_queue_that_is_not_there_is_not_empty(
     assert bool(queue.link.run_sync(queue.link.inspector.exists())) == (path in SETS)
 
 
-@pytest.mark.legs("valkey")
 @pytest.mark.parametrize("by", ["a job", "a worker", "a limit", "a pause", "a template"])
 def test_a_queue_is_there_by_anything_of_it(here: Here, queue: Queue, by: str) -> None:
     """Also for a probe of a worker that waits for its first job."""
