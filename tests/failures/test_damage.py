@@ -272,7 +272,6 @@ def behind(act: Callable[[Stage], Awaitable[None]], lane: str) -> set[str]:
     return {f"{lane}-{name}" for name in names} if act in (*HOLDING, bury) else set()
 
 
-@pytest.mark.legs("valkey")  # what errors of other servers look like is told by test_broken_lanes
 @pytest.mark.parametrize("act", ACTS, ids=lambda act: act.__name__)
 @pytest.mark.parametrize("damage", DAMAGES)
 async def test_a_damaged_lane_harms_no_other(

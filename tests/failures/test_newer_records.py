@@ -9,14 +9,12 @@ import msgspec
 import pytest
 
 import rota
-from rota.values.model import RECORD_VERSION
+from rota.values.jobspec import RECORD_VERSION
 from rota.worker import Worker
 from tests.failures.tools import Hand, Timed, jobs
 from tests.support.queues import assert_drained, assert_sound, dump
 from tests.support.servers import Server
 from tests.support.times import LEASE
-
-pytestmark = pytest.mark.legs("valkey")
 
 NEWER = 99
 READABLE: dict[str, Any] = {"colour": "blue"}

@@ -20,7 +20,7 @@ from tests.support.servers import Server
 from tests.support.times import LEASE, PATIENCE
 from tests.support.waiting import eventually, eventually_async
 
-pytestmark = [pytest.mark.legs("valkey"), pytest.mark.usefixtures("quick_renewals")]
+pytestmark = pytest.mark.usefixtures("quick_renewals")
 
 
 def snapshot(server: Server, queue: rota.Queue) -> Callable[[], None]:
