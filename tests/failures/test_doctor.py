@@ -18,6 +18,7 @@ import redis
 import rota
 from rota.doctor import Finding, Report
 from rota.script.keys import Keys
+from rota.script.loader import Operation, Request
 from tests.conftest import PrivateServer
 from tests.failures.damage import Busy, make_busy
 from tests.failures.tools import Hand, beat
@@ -365,12 +366,21 @@ async def test_both_faces_say_the_same(server: Server, queue: rota.Queue) -> Non
     queue.sync.close()
 
 
+async def answer(queue: rota.Queue, request: Request) -> Any:
+    """One request of an operation that the test drives itself."""
+
+    def alone() -> Operation[Any]:
+        return (yield request)
+
+    return await queue.link.run(alone())
+
+
 async def examine_restless(server: Server, queue: rota.Queue) -> Report:
     """Something moves after each of the doctor's calls."""
     operation = queue.link.doctor.examine(repair=True)
     request = next(operation)
     while True:
-        reply = await queue.link.async_client._answer(request)
+        reply = await answer(queue, request)
         server.raw().hincrby(queue.link.keys.key("stats"), "retried", 1)
         try:
             request = operation.send(reply)
@@ -430,7 +440,7 @@ async def test_who_joins_meanwhile_is_counted(server: Server, queue: rota.Queue)
             late.append(await Hand(queue, lease=600).join())
             assert await late[0].claim(3)
         try:
-            request = operation.send(await queue.link.async_client._answer(request))
+            request = operation.send(await answer(queue, request))
         except StopIteration as stop:
             report = stop.value
     assert late
@@ -578,7 +588,7 @@ async def test_a_repair_that_ends_half_way_is_carried_on(server: Server, queue: 
         request = next(operation)
         try:
             for _ in range(12 * tries):
-                request = operation.send(await queue.link.async_client._answer(request))
+                request = operation.send(await answer(queue, request))
         except StopIteration as stop:
             report = stop.value
         operation.close()
