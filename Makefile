@@ -28,6 +28,7 @@ check: $(VENV)/.installed-dev ## Lint, format, types, import layers, Lua
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/lint_lua.py
 
