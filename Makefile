@@ -10,7 +10,7 @@ BENCH_ARGS ?=
 DEMO_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench fmt clean
+.PHONY: help demo test check cover bench fmt clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,12 @@ check: $(VENV)/.installed-dev ## Lint, format, types, import layers, Lua
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/lint_lua.py
+
+cover: $(VENV)/.installed-dev ## Run the tests, and show what of the source they run
+	@rm -rf build/coverage && mkdir -p build/coverage
+	@$(BIN)/coverage run -m pytest $(PYTEST_ARGS)
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report
 
 bench: $(VENV)/.installed-bench ## Measure: table, figures and chart, in build/
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
