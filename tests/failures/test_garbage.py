@@ -7,12 +7,11 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import redis
-from click.testing import CliRunner
-from typer.main import get_command
+from typer.testing import CliRunner
 
 import rota
 from rota.cli.app import app
@@ -133,12 +132,12 @@ def assert_plain(text: str, where: object) -> None:
 
 
 def read_on_command_line(name: str, url: str, busy: Busy) -> None:
-    run, rota_command = CliRunner(), cast("Any", get_command(app))
+    run = CliRunner()
     for words in verbs(busy):
         noun = words[:1] if words[0] in ("top", "doctor", "check") else words[:2]
         for form in ([], ["--json"]):
             line = [*noun, *form, "--url", url, name, *words[len(noun) :]]
-            done = run.invoke(rota_command, line)
+            done = run.invoke(app, line)
             unexpected = done.exception if not isinstance(done.exception, SystemExit) else None
             assert unexpected is None, (line, unexpected)
             assert done.exit_code in (0, 1), (line, done.output)
