@@ -13,7 +13,7 @@ from rota.connection.wire import Wire
 from rota.script.keys import Keys
 from rota.script.loader import Operation
 from rota.store import Store
-from rota.values.model import Answer, Exchanged, Hands, Job, Settlement
+from rota.values.model import Answer, Exchanged, Holdings, Job, Settlement
 from tests.chaos.observer import Notebook
 
 STEPS = (
@@ -88,7 +88,7 @@ class WatchedStore(Store):
 
     def heartbeat(
         self, consumers: Sequence[str], *, lease_ms: int
-    ) -> Operation[list[Hands | None]]:
+    ) -> Operation[list[Holdings | None]]:
         sent = time.monotonic()
         renewed = yield from super().heartbeat(consumers, lease_ms=lease_ms)
         kept = [c for c, alive in zip(consumers, renewed, strict=True) if alive is not None]

@@ -349,7 +349,7 @@ async def test_a_lost_body_does_not_keep_its_lane(server: Server, queue_name: st
         assert found.counts("gactive") == {}
         (dead,) = await queue.dead.list()
         assert dead.id == "x"
-        assert "missing" in dead.error
+        assert "missing" in str(dead.error)
         assert dead.lane == "a"
         assert await queue.dead.discard("x") == ["ok"]
         assert (await queue.enqueue(jobs("x")[0])).outcome == "created"

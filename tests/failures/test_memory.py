@@ -249,7 +249,7 @@ async def test_missing_bodies_are_reported_wherever_their_jobs_are(
     assert ran.keys() == {id for id in every if id[0] != "x"} - gone
     found = {job.id: job async for job in queue.dead.iterate()}
     assert found.keys() == gone | {spec.id for spec in dead}
-    assert all("missing" in found[id].error for id in gone)
+    assert all("missing" in str(found[id].error) for id in gone)
     state = dump(server, queue)
     assert state.counts("gactive") == {}
     assert state.get("held") == {}

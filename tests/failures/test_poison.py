@@ -132,7 +132,7 @@ async def test_workers_stop_or_go_on_at_a_poisoned_head(
         await eventually_async(lambda: stats(server, queue).get("buried") == 1, "not buried")
         (dead,) = await queue.dead.list()
         assert (dead.id, dead.attempts) == ("C", 2)
-        assert "ValueError: poison" in dead.error
+        assert "ValueError: poison" in str(dead.error)
         if policy == "hold":
             await asyncio.sleep(0.2)
             assert "D" not in ran

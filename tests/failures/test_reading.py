@@ -145,8 +145,8 @@ async def test_trouble_that_stays_buries_the_job_at_its_last_attempt(
         )
     (dead,) = [job async for job in queue.dead.iterate()]
     assert (dead.attempts, trouble.happened, ran) == (3, 3, [])
-    assert error.__name__ in dead.error
-    assert "happen" in dead.error, "the traceback names the place"
+    assert error.__name__ in str(dead.error)
+    assert "happen" in str(dead.error), "the traceback names the place"
     said = [one.getMessage() for one in caplog.records if "was not run" in one.getMessage()]
     assert [line.split("was not run and ")[1].split(":")[0] for line in said] == [
         "goes back", "goes back", "is dead",
@@ -167,7 +167,7 @@ async def test_what_says_that_the_payload_is_bad_buries_at_once(
     assert drained == rota.Drained(done=0, retried=0, dead=1, left=0)
     (dead,) = [job async for job in queue.dead.iterate()]
     assert dead.attempts == 1
-    assert dead.error.startswith("PayloadError")
+    assert str(dead.error).startswith("PayloadError")
 
 
 @pytest.mark.parametrize("on_dead", ["skip", "hold"])

@@ -118,7 +118,7 @@ async def test_a_handler_that_swallows_its_cancellation_is_waited_for(
         await until_done(server, queue, 1, name="buried")
     assert ran == {"return": 1, "raise": 2, "quick": 20}
     (dead,) = await queue.dead.list()
-    assert "after all" in dead.error
+    assert "after all" in str(dead.error)
     assert_sound(server, queue)
 
 

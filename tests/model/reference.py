@@ -29,7 +29,7 @@ from rota.values.model import (
     CancelAnswer,
     DeadAnswer,
     Enqueued,
-    Hands,
+    Holdings,
     JobState,
     Outcome,
     Settlement,
@@ -440,12 +440,12 @@ class Reference:
         self._reconcile()
         return len([id for id in went if self.jobs[id].state != "dead"])
 
-    def heartbeat(self, names: Sequence[str], lease: int) -> list[Hands | None]:
+    def heartbeat(self, names: Sequence[str], lease: int) -> list[Holdings | None]:
         for name in names:
             if name in self.consumers:
                 self.consumers[name].deadline = self.now + lease
         found = [self.consumers.get(name) for name in names]
-        return [Hands(one.claim, len(one.held)) if one else None for one in found]
+        return [Holdings(one.claim, len(one.held)) if one else None for one in found]
 
     def held_by(self, name: str, number: int) -> dict[str, str] | None:
         if name not in self.consumers:
