@@ -12,7 +12,7 @@ import rota
 from rota.errors import BatchInterrupted, QueueClosed, RotaError
 from rota.script.loader import BOUND, PROTOCOL, Call, Operation
 from rota.values.ids import new_nonce
-from tests.failures.test_damaged_queue import ACTS, Stage
+from tests.failures.stage import ACTS, Stage
 from tests.failures.tools import jobs, until_done, working
 from tests.support.queues import assert_sound, open_queue, spec
 from tests.support.servers import Server
