@@ -35,6 +35,22 @@ for _, key in ipairs(redis.call('KEYS', kept .. '*')) do
 end
 """
 
+
+class Kept:
+    """A copy of all a queue's keys, taken when it is made."""
+
+    def __init__(self, server: Server, keys: Keys, name: str) -> None:
+        self._raw = server.raw(decode=False)
+        self._config = keys.config
+        self._root = Keys(name, "kept").root
+        for key in server.keys():
+            if key.startswith(keys.root):
+                self._raw.copy(key, self._root + key.removeprefix(keys.root))
+
+    def put_back(self) -> None:
+        self._raw.eval(_PUT_BACK, 1, self._config, self._root)
+
+
 Act = Callable[["Stage"], Awaitable[object]]
 
 
@@ -53,7 +69,6 @@ class Stage:
         """The names of the scripts that were called."""
         self.busy: Busy
         self.what = ""
-        self._kept = Keys(queue.name, "kept")
 
     async def set_up(self) -> Stage:
         self.busy = await make_busy(self.queue)
@@ -67,9 +82,7 @@ class Stage:
         self.raw.hset(self.keys.config, "beat", "1")
         await self.queue.job("a1").cancel()
         await self.queue.quiet(self.busy.other.id)
-        for key in self.server.keys():
-            if key.startswith(self.keys.root):
-                self.raw.copy(key, self._kept.root + key.removeprefix(self.keys.root))
+        self._kept = Kept(self.server, self.keys, self.queue.name)
         run = self.queue.link.run
         self.queue.link.run = lambda operation: run(self._watched(operation))  # type: ignore[method-assign]
         return self
@@ -81,7 +94,7 @@ class Stage:
                 self.raw.zadd(self.keys.key(kind), {member: 1})
 
     def put_back(self) -> None:
-        self.raw.eval(_PUT_BACK, 1, self.keys.config, self._kept.root)
+        self._kept.put_back()
 
     def damage(self, kind: str) -> str:
         key = self.keys.key(kind)
