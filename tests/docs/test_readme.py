@@ -7,14 +7,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.main import get_command
 
 import rota
-from rota.cli.app import app
 from rota.task import Enqueuer
+from tests.process.programs import COMMAND
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -72,7 +70,7 @@ TYPED = [
 
 @pytest.mark.parametrize("words", TYPED, ids=" ".join)
 def test_what_is_typed_the_command_line_knows(words: list[str]) -> None:
-    command: Any = get_command(app)
+    command = COMMAND
     context, args = command.make_context("rota", words[1:]), words[1:]
     while hasattr(command, "commands"):
         name, command, args = command.resolve_command(context, args)

@@ -7,17 +7,18 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from io import BytesIO, TextIOWrapper
 from typing import Any
 
 import pytest
 import redis
-from typer.testing import CliRunner
 
 import rota
-from rota.cli.app import app
 from rota.script.keys import CATALOGUE, Keys
 from tests.failures.damage import Busy, make_busy
 from tests.failures.tools import Hand, jobs
+from tests.process.programs import COMMAND
 from tests.support.servers import Server
 from tests.web.visits import PAGES, visiting
 
@@ -131,19 +132,28 @@ def assert_plain(text: str, where: object) -> None:
     assert not {c for c in wrong if unicodedata.category(c) != "Zs"}, (where, wrong, text)
 
 
+def call(line: list[str]) -> tuple[int, str, str]:
+    """Exit code, stdout, stderr of a command that is called in this process."""
+    out, err = (TextIOWrapper(BytesIO(), encoding="utf-8") for _ in range(2))
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
+        COMMAND(line, prog_name="rota")
+    texts = []
+    for stream in (out, err):
+        stream.seek(0)
+        texts.append(stream.read())
+    return int(ended.value.code or 0), texts[0], texts[1]
+
+
 def read_on_command_line(name: str, url: str, busy: Busy) -> None:
-    run = CliRunner()
     for words in verbs(busy):
         noun = words[:1] if words[0] in ("top", "doctor", "check") else words[:2]
         for form in ([], ["--json"]):
             line = [*noun, *form, "--url", url, name, *words[len(noun) :]]
-            done = run.invoke(app, line)
-            unexpected = done.exception if not isinstance(done.exception, SystemExit) else None
-            assert unexpected is None, (line, unexpected)
-            assert done.exit_code in (0, 1), (line, done.output)
-            assert_plain(done.output, line)
+            code, out, err = call(line)
+            assert code in (0, 1), (line, err)
+            assert_plain(out + err, line)
             if form and words[0] != "check":
-                for text in done.stdout.splitlines():
+                for text in out.splitlines():
                     json.loads(text)
 
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli.app import app
 from rota.queue import Queue
-from tests.process.programs import Programs
+from tests.process.programs import COMMAND, Programs
 from tests.support.servers import Server
 
 
@@ -48,7 +47,7 @@ def here(
     def run(*words: object) -> tuple[int, str, str]:
         before = set(sys.modules)
         with pytest.raises(SystemExit) as ended:
-            app([str(word) for word in words], prog_name="rota")
+            COMMAND([str(word) for word in words], prog_name="rota")
         for name in set(sys.modules) - before:
             if str(rota.folder) in str(getattr(sys.modules[name], "__file__", "")):
                 del sys.modules[name]

@@ -11,9 +11,16 @@ import textwrap
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
+from typer.main import get_command
+
+from rota.cli.app import app
 from tests.support.times import IN_TIME, PATIENCE
 from tests.support.waiting import eventually
+
+COMMAND: Any = get_command(app)
+"""`rota`, to be called in this process; made once, which takes longer than most calls."""
 
 SOURCE = Path(__file__).parents[2] / "src"
 

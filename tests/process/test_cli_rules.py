@@ -8,16 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
-from rota.cli.app import app
 from rota.queue import Queue
 from rota.values.jobspec import JobSpec
 from tests.process.conftest import Here
-from tests.process.programs import Programs
+from tests.process.programs import COMMAND, Programs
 from tests.support.times import PATIENCE
 
-ROOT: Any = get_command(app)
 SETTINGS = {
     "worker": {
         "concurrency", "processes", "lease", "grace", "prefetch", "burst", "metrics-port",
@@ -33,10 +30,10 @@ SETTINGS = {
 
 
 def commands(
-    group: Any = ROOT, path: tuple[str, ...] = ()
+    group: Any = COMMAND, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
-    if group is ROOT:
-        yield from commands(ROOT.steering, ("worker",))
+    if group is COMMAND:
+        yield from commands(COMMAND.steering, ("worker",))
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from commands(command, (*path, name))
