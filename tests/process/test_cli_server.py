@@ -21,7 +21,7 @@ SETS = {("queue", "pause"), ("lane", "set"), ("lane", "pause"), ("lane", "block"
 """What may be said of a queue before there is anything of it."""
 ASKS_ANYWAY = {("queue", "ls"), ("web",), ("check",), ("doctor",)}
 """What looks at a server first, or may be started before its queue."""
-VALUES = {"queue": "q", "queues": "q", "time": "1h", "to": "b"}
+VALUES = {"name": "q", "queue": "q", "queues": "q", "time": "1h", "to": "b"}
 
 
 def words(path: tuple[str, ...], queue: str = "q") -> list[str]:

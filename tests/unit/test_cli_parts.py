@@ -67,7 +67,7 @@ def test_what_is_no_rate(text: str) -> None:
 
 def test_rows_stay_lines(capsys: pytest.CaptureFixture[str]) -> None:
     printing.print_plain([["a", "b"], ["x\ny", "[red]\x1b[2J"]])
-    printing.print_facts([("name", "ü\t☃"), ("none", None)])
+    printing.print_facts({"name": "ü\t☃", "none": None})
     assert capsys.readouterr().out.splitlines() == [
         "a     b",
         "x\\ny  [red]\\x1b[2J",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from rota import __version__
 from rota.cli import (
@@ -13,8 +14,8 @@ from rota.cli import (
     dev,
     doctor,
     enqueue,
-    job_acts,
-    lane_acts,
+    job,
+    lane,
     metrics,
     queue,
     sequence,
@@ -24,8 +25,26 @@ from rota.cli import (
     workers,
 )
 from rota.cli.exits import open_closed_streams, writing
-from rota.cli.root import RootGroup
 from rota.work.supervisor import Leash
+
+
+class RootGroup(TyperGroup):
+    """Sends `rota worker ls` and its like to their group."""
+
+    steering: Any = None
+    """The group of the commands that look at workers."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.steering = self.commands.pop("workers", None)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The rule of the base class, but for one word that is a command and a noun."""
+        verbs = {} if self.steering is None else self.steering.commands
+        if args[0] == "worker" and len(args) > 1 and args[1] in verbs:
+            return "worker", self.steering, args[1:]
+        return super().resolve_command(ctx, args)
+
 
 app = typer.Typer(
     name="rota",
@@ -69,9 +88,9 @@ app.command(name="doctor")(doctor.doctor)
 app.command(name="check")(check.check)
 app.command(name="top")(top.top)
 app.add_typer(queue.app, name="queue")
-app.add_typer(lane_acts.app, name="lane")
+app.add_typer(lane.app, name="lane")
 app.add_typer(sequence.app, name="sequence")
-app.add_typer(job_acts.app, name="job")
+app.add_typer(job.app, name="job")
 app.add_typer(workers.app, name="workers")
 app.add_typer(dead.app, name="dead")
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import msgspec
 import typer
 
+from rota.cli import options
 from rota.cli.exits import FAILED, reporting
-from rota.cli.options import JsonOption, UrlOption
+from rota.cli.printing import print_rows
 from rota.cli.queues import absent, find_queue, is_there
-from rota.cli.rows import print_rows
 from rota.errors import RotaError
 from rota.health import Check, Health, signs_of_life
 from rota.health import check as check_queue
@@ -19,11 +17,9 @@ from rota.values.names import visible
 
 
 def check(
-    queues: Annotated[
-        list[str], typer.Argument(metavar="QUEUE...", help="Queues' names, or module:queue.")
-    ],
-    as_json: JsonOption = False,
-    url: UrlOption = None,
+    queues: options.Queues,
+    as_json: options.Json = False,
+    url: options.Url = None,
 ) -> None:
     """Say whether queues are well: exit status 0 when all are, 1 when one is not.
 

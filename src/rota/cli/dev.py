@@ -7,15 +7,15 @@ import logging
 import os
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rota.cli.changes import changed, folder_of, look
+from rota.cli import options
 from rota.cli.exits import reporting, say
 from rota.cli.logs import log_to_stderr
-from rota.cli.options import NewUrlOption
 from rota.cli.queues import import_queue
 from rota.cli.web import TrustedHosts, needs_web
 from rota.queue import Queue
@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 POLL_S = 0.4
 GRACE_S = 5
 """How long running jobs may go on when the code has changed."""
+MOST_FILES = 10_000
+SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist"})
+
+State = dict[str, tuple[int, int]]
+"""Each file's time of change and size."""
 
 
 def dev(
@@ -49,7 +54,7 @@ def dev(
     concurrency: Annotated[
         int, typer.Option("-c", "--concurrency", envvar="ROTA_CONCURRENCY", help="Slots.")
     ] = config.CONCURRENCY,
-    url: NewUrlOption = None,
+    url: options.NewUrl = None,
 ) -> None:
     """Work on a queue while you write it: a server, a dashboard, and a worker that restarts
     whenever a Python file beside the module changes.
@@ -73,7 +78,7 @@ def dev(
         say(f"  server     {queue.link.target.display}")
         words = ["worker", target, "-c", str(concurrency), "--grace", str(GRACE_S)]
         words += [] if url is None else ["--url", url]
-        folder = folder_of(target.partition(":")[0])
+        folder = _folder_of(target.partition(":")[0])
         asyncio.run(_run(queue, Server(app), listening, _Worker(words), folder))
 
 
@@ -145,11 +150,11 @@ async def _run(
 
 async def _follow(worker: _Worker, folder: Path) -> None:
     """Starts the worker, and again whenever the code changes."""
-    state = await asyncio.to_thread(look, folder)
+    state = await asyncio.to_thread(_look, folder)
     while True:
         await worker.start()
         told = False
-        while not (found := changed(state, newer := await asyncio.to_thread(look, folder))):
+        while not (found := _changed(state, newer := await asyncio.to_thread(_look, folder))):
             if worker.ended.done() and not told:
                 told = True
                 say("rota dev: the worker has ended; it starts again when the code changes")
@@ -162,3 +167,47 @@ async def _follow(worker: _Worker, folder: Path) -> None:
 def _named(files: list[str]) -> str:
     more = f" and {len(files) - 1} more" if len(files) > 1 else ""
     return os.path.relpath(files[0]) + more
+
+
+# ── what has changed ────────────────────────────────────────────────────────────────────────────
+
+
+def _folder_of(module: str) -> Path:
+    """The folder in which the module's top-level package or file lies."""
+    top = sys.modules[module.partition(".")[0]]
+    file = getattr(top, "__file__", None)
+    if file is None:
+        return Path.cwd()
+    return Path(file).resolve().parent
+
+
+def _look(folder: Path) -> State:
+    """The Python files below the folder, hidden folders and environments apart."""
+    found: State = {}
+    for path in _files(folder):
+        try:
+            info = os.stat(path)
+        except OSError:  # gone meanwhile
+            continue
+        found[path] = info.st_mtime_ns, info.st_size
+        if len(found) >= MOST_FILES:
+            break
+    return found
+
+
+def _files(folder: Path) -> Iterator[str]:
+    for here, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in SKIPPED and not name.startswith(".")]
+        if "pyvenv.cfg" in names:
+            folders.clear()
+            continue
+        for name in names:
+            if name.endswith(".py"):
+                yield os.path.join(here, name)
+
+
+def _changed(before: State, after: State) -> list[str]:
+    """Files that are new, gone, or not as they were."""
+    return sorted(
+        path for path in before.keys() | after.keys() if before.get(path) != after.get(path)
+    )

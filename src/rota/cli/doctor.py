@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
 
+from rota.cli import options
 from rota.cli.exits import FAILED, reporting, say
-from rota.cli.options import UrlOption
+from rota.cli.printing import json_line
 from rota.cli.queues import absent, find_queue, is_there
-from rota.cli.rows import json_line
-from rota.doctor import Finding, Progress, Report
+from rota.cli.terminal import bar
+from rota.doctor import Report
 from rota.errors import Unavailable
 from rota.values.names import visible
 
 
 def doctor(
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="A queue's name, or module:queue.")],
+    name: options.Queue,
     repair: Annotated[bool, typer.Option("--repair", help="Mend what is found.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-    url: UrlOption = None,
+    url: options.Url = None,
 ) -> None:
     """Check that a queue is sound, while work goes on, and its server's settings.
 
@@ -31,41 +29,40 @@ def doctor(
     mended), there is none, or a setting of the server endangers it. 2: usage. 3: server.
     """
     with reporting():
-        target = find_queue(queue, url)
+        queue = find_queue(name, url)
         try:
             try:
-                there = is_there(target)
+                there = is_there(queue)
             except Unavailable:  # perhaps only refused: the doctor says what its user lacks
                 there = True
-            with _progress() as progress:
-                report = target.link.client.run(
-                    target.link.doctor.examine(
-                        repair=repair, park_s=target.station.beat, progress=progress
+            with bar(_columns, total=None) as move:
+                report = queue.link.client.run(
+                    queue.link.doctor.examine(
+                        repair=repair,
+                        park_s=queue.station.beat,
+                        progress=lambda step, number, of: move(
+                            description=step, completed=number, total=of
+                        ),
                     )
                 )
         finally:
-            target.sync.close()
+            queue.sync.close()
         if as_json:
-            typer.echo(_json(report))
+            typer.echo(json_line(msgspec.to_builtins(report) | {"sound": report.sound}))
         else:
             _print(report)
         if not there:
-            say(absent(target))
+            say(absent(queue))
         elif not as_json:
-            say(f"queue {target.name}: {_state(report, repair=repair)}")
+            say(f"queue {queue.name}: {_state(report, repair=repair)}")
     if not (there and report.sound):
         raise typer.Exit(FAILED)
-
-
-def _json(report: Report) -> str:
-    row = msgspec.to_builtins(report) | {"sound": report.sound}
-    return json_line(row)
 
 
 def _print(report: Report) -> None:
     """What is wrong to standard output, and the rest for people to standard error."""
     for finding in report.findings:
-        typer.echo(_line(finding))
+        typer.echo(visible(f"{'mended' if finding.mended else 'wrong'}  {finding.kind}: {finding}"))
     for advice in report.advice:
         typer.echo(f"{'server' if advice.danger else 'advice'}  {advice.setting}: {advice.text}")
     for sentence in report.unchecked:
@@ -73,7 +70,7 @@ def _print(report: Report) -> None:
 
 
 def _state(report: Report, *, repair: bool) -> str:
-    text = _summary(report.findings, report.left, repair=repair)
+    text = _summary(report, repair=repair)
     dangers = sum(advice.danger for advice in report.advice)
     if dangers and not report.left:
         settings = "1 setting" if dangers == 1 else f"{dangers} settings"
@@ -81,13 +78,10 @@ def _state(report: Report, *, repair: bool) -> str:
     return text
 
 
-def _line(finding: Finding) -> str:
-    return visible(f"{'mended' if finding.mended else 'wrong'}  {finding.kind}: {finding}")
-
-
-def _summary(found: Sequence[Finding], left: Sequence[Finding], *, repair: bool) -> str:
+def _summary(report: Report, *, repair: bool) -> str:
+    found, left = report.findings, report.left
     if not found:
-        return "sound"
+        return "nothing found in what could be checked" if report.unchecked else "sound"
     mended = len(found) - len(left)
     if repair:
         rest = f", {len(left)} left" if left else ""
@@ -96,18 +90,6 @@ def _summary(found: Sequence[Finding], left: Sequence[Finding], *, repair: bool)
     return f"{things} wrong; --repair mends what it can"
 
 
-@contextlib.contextmanager
-def _progress() -> Iterator[Progress | None]:
-    """A bar on stderr where that is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        bar = shown.add_task("", total=None)
-        yield lambda step, number, of: shown.update(
-            bar, description=step, completed=number, total=of
-        )
+def _columns(rich: Any) -> list[Any]:
+    text = rich.TextColumn("{task.description}")
+    return [rich.SpinnerColumn(), rich.BarColumn(), text, rich.TimeElapsedColumn()]

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import inspect
+import math
 import os
 import stat
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
+from rota.cli import options
 from rota.cli.exits import FAILED, SERVER, fail, reporting, say
-from rota.cli.options import NewUrlOption
 from rota.cli.queues import find_queue, is_module_queue
 from rota.cli.records import BadLine, Lines, Row, read_csv, read_json_lines, size_of
-from rota.cli.specs import Fields, SpecMaker
+from rota.cli.terminal import Bar, bar
 from rota.errors import BatchInterrupted, ConfigError, PayloadError, ServerFull, Unavailable
+from rota.payload.codec import encode_plain
 from rota.queue import Queue
 from rota.store import OnFull
-from rota.values.jobspec import DEFAULT_LANE, JobSpec
+from rota.task import AnyTask
+from rota.values import names
+from rota.values.ids import new_id
+from rota.values.jobspec import DEFAULT_LANE, JobSpec, check_size
 
 SHOWN_BAD_LINES = 20
 SPARE_LINE_BYTES = 1 << 16
@@ -93,7 +100,7 @@ def enqueue(
     wait: Annotated[
         float, typer.Option(help="Seconds to wait for room, with --on-full wait.")
     ] = 60,
-    url: NewUrlOption = None,
+    url: options.NewUrl = None,
 ) -> None:
     """Enqueue a job per line of a file.
 
@@ -107,10 +114,10 @@ def enqueue(
         module = is_module_queue(queue)
         maker = SpecMaker(target, task, fields, check=module)
         kind = format or _guess(file)
-        with _open(file) as stream, _progress(size_of(stream)) as advance:
+        with _open(file) as stream, bar(_columns, total=size_of(stream), lines=0) as move:
             lines = Lines(stream, 4 * target.max_payload + SPARE_LINE_BYTES)
             rows = read_csv(lines) if kind is Format.CSV else read_json_lines(lines)
-            job = _Enqueueing(target, maker, lines, advance, stops=on_full is OnFullChoice.RAISE)
+            job = _Enqueueing(target, maker, lines, move, stops=on_full is OnFullChoice.RAISE)
             job.run(rows, on_full="wait" if on_full is OnFullChoice.WAIT else "outcome", wait=wait)
         if not lines.number:
             say("standard input is empty" if file == "-" else "the file is empty")
@@ -127,7 +134,7 @@ class _Enqueueing:
         queue: Queue,
         maker: SpecMaker,
         lines: Lines,
-        advance: Callable[[int, int], None],
+        move: Bar,
         *,
         stops: bool,
     ) -> None:
@@ -136,7 +143,7 @@ class _Enqueueing:
         self._queue = queue
         self._maker = maker
         self._lines = lines
-        self._advance = advance
+        self._move = move
         self._stops = stops
 
     def run(self, rows: Iterator[Row | BadLine], *, on_full: OnFull, wait: float) -> None:
@@ -171,7 +178,7 @@ class _Enqueueing:
             if self._stops and self.counts["lane_full"]:
                 say(f"a lane is full: stopped before line {row.number}")
                 return
-            self._advance(self._lines.bytes_read, self._lines.number)
+            self._move(completed=self._lines.bytes_read, lines=self._lines.number)
             if isinstance(row, BadLine):
                 self._report(row.number, row.reason)
                 continue
@@ -196,6 +203,12 @@ class _Enqueueing:
             "--id-from only what is missing is added, without it every line is stored anew.",
             SERVER,
         )
+
+
+def _columns(rich: Any) -> list[Any]:
+    percent, lines = "{task.percentage:>3.0f}%", "{task.fields[lines]} lines"
+    texts = [rich.TextColumn(percent), rich.TextColumn(lines)]
+    return [rich.BarColumn(), *texts, rich.TimeRemainingColumn()]
 
 
 def _guess(file: str) -> Format:
@@ -231,21 +244,85 @@ def _open(file: str) -> Iterator[BinaryIO]:
         yield stream
 
 
-@contextlib.contextmanager
-def _progress(size: int | None) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr where that is a terminal; called with bytes and lines read so far."""
-    if not sys.stderr.isatty():
-        yield lambda read, lines: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+# ── from a line's arguments to the job they make ────────────────────────────────────────────────
 
-    columns = (
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TextColumn("{task.fields[lines]} lines"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("", total=size, lines=0)
-        yield lambda read, lines: progress.update(bar, completed=read, lines=lines)
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """Which fields say a job's lane, ordering key and id."""
+
+    lane: str | None = None
+    ordering_key: str | None = None
+    id: str | None = None
+
+
+class SpecMaker:
+    """Makes jobs of one task. `check`: the queue's code is known, and the task must be its."""
+
+    def __init__(self, queue: Queue, task: str, fields: Fields, *, check: bool) -> None:
+        """Raises UnknownTask or ConfigError for what would make every line bad."""
+        self._queue = queue
+        self._name = names.task_name(task)
+        self._fields = fields
+        self._task = queue.find_task(task) if check else None
+        if self._task is not None:
+            _check_fields(self._task, fields)
+
+    def make(self, value: dict[str, object] | list[object]) -> JobSpec:
+        """The job of one line; raises ConfigError or PayloadError saying what is wrong with it."""
+        args, kwargs = (value, None) if isinstance(value, list) else (None, value)
+        payload = encode_plain(args, kwargs)
+        if self._task is not None:
+            return self._checked(self._task, payload, kwargs)
+        check_size(payload, self._queue.max_payload)
+        lane, key, id = self._names(kwargs)
+        return JobSpec(
+            task=self._name,
+            payload=payload,
+            lane=DEFAULT_LANE if lane is None else lane,
+            ordering_key=key,
+            id=new_id() if id is None else id,
+        )
+
+    def _checked(self, task: AnyTask, payload: bytes, fields: dict[str, object] | None) -> JobSpec:
+        """What the task itself would make of the arguments, its policy included."""
+        args, kwargs = task.codec.decode(payload)
+        if fields is None:
+            fields = task.codec.bind(args, kwargs)
+        lane, key, id = self._names(fields)
+        twin = task.options(lane=lane, id=id)
+        if key is not None:
+            twin = task.options(lane=lane, id=id, ordering_key=key)
+        return twin.spec(*args, **kwargs)
+
+    def _names(self, given: dict[str, object] | None) -> tuple[str | None, str | None, str | None]:
+        wanted = self._fields
+        return (
+            _name(given, wanted.lane, "lane"),
+            _name(given, wanted.ordering_key, "ordering-key"),
+            _name(given, wanted.id, "id"),
+        )
+
+
+def _check_fields(task: AnyTask, fields: Fields) -> None:
+    parameters = inspect.signature(task.function).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    task.codec.check_from(fields.lane, "--lane-from")
+    task.codec.check_from(fields.ordering_key, "--ordering-key-from")
+    task.codec.check_from(fields.id, "--id-from")
+
+
+def _name(given: dict[str, object] | None, field: str | None, what: str) -> str | None:
+    if field is None:
+        return None
+    if given is None:
+        raise ConfigError(
+            f"--{what}-from {field}: expected an object with that field, given an array"
+        )
+    if field not in given:
+        raise ConfigError(f"--{what}-from {field}: there is no such field")
+    value = given[field]
+    if isinstance(value, float) and math.isfinite(value):
+        return repr(value)
+    return names.as_name(value, f"--{what}-from {field}")

@@ -1,42 +1,48 @@
-"""`rota job`: looks at jobs, one or many; `job_acts` changes them."""
+"""`rota job`: looks at jobs, one or many; runs them again, cancels them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections import Counter
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
+from rota.cli import options
 from rota.cli.exits import FAILED, fail, say
-from rota.cli.explaining import print_explanation
-from rota.cli.options import (
-    IdArgument,
-    IdsOption,
-    JsonOption,
-    LaneOption,
-    LimitOption,
-    QueueArgument,
-    TaskOption,
-    UrlOption,
+from rota.cli.options import noun
+from rota.cli.printing import (
+    Columns,
+    print_explanation,
+    print_facts,
+    print_found,
+    print_rows,
+    row_of,
 )
-from rota.cli.printing import print_facts, print_ids, print_table
-from rota.cli.queues import shell_words
-from rota.cli.root import noun
-from rota.cli.rows import job_row, print_rows
-from rota.cli.terminal import opened, progress
-from rota.cli.times import ago, moment, when
+from rota.cli.queues import MOST, first_of, opened, shell_words, state_of
+from rota.cli.terminal import confirm, given_ids, progress
+from rota.cli.times import ago, moment, span, when
 from rota.errors import ConfigError
 from rota.queue import Queue
-from rota.store.jobs import MAX_LISTED
 from rota.values.config import whole
 from rota.values.failure import headline
 from rota.values.model import JobInfo
 from rota.values.names import text_of, visible
 
 app = noun("job", "Look at jobs, run them again, cancel them.")
-MOST = 100_000
+
+SHORTEST_S = 0.05
 NO_JOB = "never enqueued, or done"
+UNKNOWN = f"there is no such job: {NO_JOB}"
+NOT_RETRIED = {
+    "none": UNKNOWN,
+    "running": "it runs",
+    "waiting": "it waits for its turn already",
+    "unreadable": "its record cannot be read",
+}
+WOULD_CANCEL = {"waiting": "cancelled", "delayed": "cancelled", "running": "asked"}
+NOT_CANCELLED = {"none": UNKNOWN, "dead": "it is dead: rota dead discard deletes it"}
 
 
 class State(StrEnum):
@@ -48,9 +54,25 @@ class State(StrEnum):
     DEAD = "dead"
 
 
+COLUMNS: Columns[JobInfo] = {
+    "id": lambda job: job.id,
+    "task": lambda job: job.task,
+    "lane": lambda job: job.lane,
+    "key": lambda job: job.ordering_key,
+    "enqueued": lambda job: ago(job.enqueued_at),
+    "attempts": lambda job: job.attempts,
+}
+LAST_COLUMNS: dict[State, Columns[JobInfo]] = {
+    State.WAITING: {"priority": lambda job: job.priority},
+    State.DELAYED: {"due": lambda job: when(job.due)},
+    State.RUNNING: {"worker": lambda job: job.worker},
+    State.DEAD: {"died": lambda job: ago(job.due), "error": lambda job: headline(job.error)},
+}
+
+
 @app.command(name="ls")
 def ls(
-    queue: QueueArgument,
+    name: options.Queue,
     state: Annotated[
         State | None,
         typer.Option(
@@ -58,33 +80,36 @@ def ls(
             "else running]"
         ),
     ] = None,
-    lane: LaneOption = None,
-    task: TaskOption = None,
-    limit: LimitOption = 100,
-    as_json: JsonOption = False,
-    ids_only: IdsOption = False,
-    url: UrlOption = None,
+    lane: options.OfLane = None,
+    task: options.OfTask = None,
+    limit: options.Limit = 100,
+    as_json: options.Json = False,
+    ids_only: options.IdsOnly = False,
+    url: options.Url = None,
 ) -> None:
     """Show jobs: waiting in the order of their turns, delayed and dead by time, or running."""
-    with opened(queue, url) as target:
+    with opened(name, url) as queue:
         whole(limit, 1, MOST, "--limit")
         which = state or (State.RUNNING if lane is None else State.WAITING)
         if which is State.WAITING and lane is None:
             raise ConfigError("waiting jobs are told by --lane; rota lane ls shows the lanes")
+
+        def page(cursor: str | None, most: int) -> tuple[list[JobInfo], str | None]:
+            got = queue.sync.jobs(which.value, lane=lane, task=task, cursor=cursor, limit=most)
+            return got.jobs, got.cursor
+
         with progress("looking for jobs"):
-            found, more = _listed(target, which, lane, task, limit)
-        if as_json:
-            print_rows(map(job_row, found))
-        elif ids_only:
-            print_ids(job.id for job in found)
-        elif found:
-            headings, last = _HEADINGS[which], _LAST[which]
-            print_table(headings, [(*_cells(job), *last(job)) for job in found])
-            if more:
-                say(f"the first {limit} jobs; --limit shows more")
-        else:
-            others = _others(target, which) if lane is None and task is None else ""
-            say(f"queue {target.name} has no such jobs ({which}){others}")
+            found, more = first_of(limit, page)
+        others = "" if found or lane or task else _others(queue, which)
+        print_found(
+            found,
+            {**COLUMNS, **LAST_COLUMNS[which]},
+            f"queue {queue.name} has no such jobs ({which}){others}",
+            as_json=as_json,
+            ids=(lambda job: job.id) if ids_only else None,
+        )
+        if more and found and not as_json and not ids_only:
+            say(f"the first {limit} jobs; --limit shows more")
 
 
 def _others(queue: Queue, asked: State) -> str:
@@ -104,91 +129,161 @@ def _others(queue: Queue, asked: State) -> str:
     return f"; {', '.join(told)}: see --lane, --state" if told else ""
 
 
-def _listed(
-    queue: Queue, state: State, lane: str | None, task: str | None, limit: int
-) -> tuple[list[JobInfo], bool]:
-    """The first jobs, and whether there may be more."""
-    found: list[JobInfo] = []
-    cursor = None
-    while len(found) < limit:
-        most = min(MAX_LISTED, limit - len(found))
-        page = queue.sync.jobs(state.value, lane=lane, task=task, cursor=cursor, limit=most)
-        found += page.jobs
-        cursor = page.cursor
-        if cursor is None:
-            return found, False
-    return found, True
-
-
-_FIRST = ("id", "task", "lane", "key", "enqueued", "attempts")
-_HEADINGS = {
-    State.WAITING: (*_FIRST, "priority"),
-    State.DELAYED: (*_FIRST, "due"),
-    State.RUNNING: (*_FIRST, "worker"),
-    State.DEAD: (*_FIRST, "died", "error"),
-}
-
-
-def _cells(job: JobInfo) -> tuple[str, ...]:
-    enqueued = ago(job.enqueued_at) if job.enqueued_at else "-"
-    key = job.ordering_key or "-"
-    return (job.id, job.task or "-", job.lane or "-", key, enqueued, str(job.attempts))
-
-
-_LAST: dict[State, Callable[[JobInfo], tuple[str, ...]]] = {
-    State.WAITING: lambda job: (str(job.priority),),
-    State.DELAYED: lambda job: (moment(job.due) if job.due else "-",),
-    State.RUNNING: lambda job: (job.worker or "-",),
-    State.DEAD: lambda job: (ago(job.due) if job.due else "-", headline(job.error) or "-"),
-}
-
-
 @app.command(name="show")
 def show(
-    queue: QueueArgument, id: IdArgument, as_json: JsonOption = False, url: UrlOption = None
+    name: options.Queue, id: options.Id, as_json: options.Json = False, url: options.Url = None
 ) -> None:
     """Show one job: where it stands, its attempts, its last error, its payload.
 
     Exit status 1 when there is no such job: never enqueued, or done.
     """
-    with opened(queue, url) as target:
-        job = target.sync.job(id).info()
+    with opened(name, url) as queue:
+        job = queue.sync.job(id).info()
         if job is None:
-            fail(f"queue {target.name} has no job {id}: {NO_JOB}", FAILED)
+            _fail_without(queue, id)
         if as_json:
-            print_rows([job_row(job)])
+            print_rows([row_of(job)])
             return
-        what = "died" if job.state == "dead" else "due"
         print_facts(
-            [
-                ("id", job.id),
-                ("state", job.state),
-                (what, when(job.due)),
-                ("task", job.task),
-                ("lane", job.lane),
-                ("key", job.ordering_key),
-                ("priority", str(job.priority)),
-                ("enqueued", moment(job.enqueued_at) if job.enqueued_at else None),
-                ("attempts", str(job.attempts)),
-                ("deaths", str(job.deaths) if job.deaths else None),
-                ("payload", text_of(job.payload)),
-            ]
+            {
+                "id": job.id,
+                "state": job.state,
+                "died" if job.state == "dead" else "due": when(job.due),
+                "task": job.task,
+                "lane": job.lane,
+                "key": job.ordering_key,
+                "priority": job.priority,
+                "enqueued": when(job.enqueued_at),
+                "attempts": job.attempts,
+                "deaths": job.deaths or None,
+                "payload": text_of(job.payload),
+            }
         )
         for line in (job.error or "").splitlines():
             typer.echo(f"  {visible(line)}")
 
 
+def _fail_without(queue: Queue, id: str) -> NoReturn:
+    fail(f"queue {queue.name} has no job {id}: {NO_JOB}", FAILED)
+
+
 @app.command(name="explain")
 def explain(
-    queue: QueueArgument, id: IdArgument, as_json: JsonOption = False, url: UrlOption = None
+    name: options.Queue, id: options.Id, as_json: options.Json = False, url: options.Url = None
 ) -> None:
     """Say why a job is not running now, and what would free it, the decisive reason first.
 
     Exit status 1 when there is no such job: never enqueued, or done.
     """
-    with opened(queue, url) as target:
-        asked = target.link.explainer.job(target.sync.job(id).id, shell=shell_words(queue, url))
-        found = target.link.run_sync(asked)
+    with opened(name, url) as queue:
+        asked = queue.link.explainer.job(queue.sync.job(id).id, shell=shell_words(name, url))
+        found = queue.link.run_sync(asked)
         if found is None:
-            fail(f"queue {target.name} has no job {id}: {NO_JOB}", FAILED)
+            _fail_without(queue, id)
         print_explanation(found, as_json=as_json)
+
+
+@app.command(name="retry")
+def retry(
+    name: options.Queue,
+    ids: options.Ids,
+    dry_run: options.DryRun = False,
+    url: options.Url = None,
+) -> None:
+    """Put dead jobs back in their places, and let delayed ones fall due now.
+
+    Exit status 1 when there was no such job, or its record cannot be read.
+    """
+    with opened(name, url) as queue:
+        answers: Counter[str] = Counter()
+        for id in given_ids(ids):
+            if dry_run:
+                state = state_of(queue, id)
+                answer = "ok" if state in ("dead", "delayed") else state
+            else:
+                answer = queue.sync.job(id).retry()
+            answers[answer] += 1
+            if answer != "ok":
+                say(f"{id}: {NOT_RETRIED[answer]}")
+        say(f"{answers['ok']} {'would be retried' if dry_run else 'retried'}")
+        if answers["none"] or answers["unreadable"]:
+            raise typer.Exit(FAILED)
+
+
+@app.command(name="cancel")
+def cancel(
+    name: options.Queue,
+    ids: options.Ids,
+    by: options.By = None,
+    yes: options.Yes = False,
+    dry_run: options.DryRun = False,
+    url: options.Url = None,
+) -> None:
+    """Delete jobs that wait or are delayed, and ask those in flight to stop.
+
+    Exit status 1 when there was no such job, or it is dead.
+    """
+    with opened(name, url) as queue:
+        wanted = given_ids(ids)
+        confirm(queue, f"Cancel {len(wanted)} jobs for good?", yes=yes, dry_run=dry_run)
+        answers: Counter[str] = Counter()
+        for id in wanted:
+            if dry_run:
+                state = state_of(queue, id)
+                answer = WOULD_CANCEL.get(state, state)
+            else:
+                answer = queue.sync.job(id).cancel(by=by)
+            answers[answer] += 1
+            if answer in NOT_CANCELLED:
+                say(f"{id}: {NOT_CANCELLED[answer]}")
+        deleted = "would be deleted" if dry_run else "deleted"
+        say(f"{answers['cancelled']} {deleted}, {answers['asked']} asked to stop")
+        if answers["none"] or answers["dead"]:
+            raise typer.Exit(FAILED)
+
+
+@app.command(name="watch")
+def watch(
+    name: options.Queue,
+    id: options.Id,
+    interval: Annotated[str, typer.Option(metavar="TIME", help="How often to look.")] = "1s",
+    timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="How long; without it until it ends.")
+    ] = None,
+    as_json: options.Json = False,
+    url: options.Url = None,
+) -> None:
+    """Follow a job until it ends, with a line whenever something about it has changed.
+
+    Exit status 0 when it is done (or was cancelled), 1 when it is dead, there is no such job, or
+    the time is over.
+    """
+    with opened(name, url) as queue:
+        pause = max(SHORTEST_S, span(interval, "--interval"))
+        end = None if timeout is None else time.monotonic() + span(timeout, "--timeout")
+        seen: JobInfo | None = None
+        while (job := queue.sync.job(id).info()) is not None:
+            if job != seen:
+                _tell(job, as_json=as_json)
+                seen = job
+            if job.state == "dead":
+                raise typer.Exit(FAILED)
+            if end is not None and time.monotonic() + pause > end:
+                fail(f"job {id} is still {job.state}; the time is over", FAILED)
+            time.sleep(pause)
+        if seen is None:
+            _fail_without(queue, id)
+        if as_json:
+            print_rows([{"id": id, "state": "done"}])
+        else:
+            typer.echo("done")
+
+
+def _tell(job: JobInfo, *, as_json: bool) -> None:
+    if as_json:
+        print_rows([row_of(job)])
+        return
+    due = f", due {moment(job.due)}" if job.state == "delayed" and job.due else ""
+    error = headline(job.error)
+    failed = f", {job.attempts} failed attempts" if job.attempts else ""
+    typer.echo(visible(f"{job.state}{due}{failed}{': ' + error if error else ''}"))

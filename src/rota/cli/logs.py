@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from rota.cli.exits import say
-from rota.cli.rows import printable_json
+from rota.cli.printing import printable_json
 from rota.observe import joblog
 from rota.values.names import visible
 from rota.work.executor import current_job

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
+from rota.cli import options
 from rota.cli.exits import FAILED, SERVER, USAGE, fail, reporting, say
-from rota.cli.options import UrlOption
 from rota.cli.queues import absent, find_queue, is_there
 from rota.values.config import whole
 
@@ -23,9 +23,7 @@ ONCE_S = 60.0
 
 
 def metrics(
-    queues: Annotated[
-        list[str], typer.Argument(metavar="QUEUE...", help="Queues' names, or module:queue.")
-    ],
+    queues: options.Queues,
     host: Annotated[
         str, typer.Option(envvar="ROTA_METRICS_HOST", help="Where to listen.")
     ] = LOOPBACK,
@@ -42,7 +40,7 @@ def metrics(
     once: Annotated[
         bool, typer.Option("--once", help="Print the metrics to standard output and end.")
     ] = False,
-    url: UrlOption = None,
+    url: options.Url = None,
 ) -> None:
     """Serve the figures of queues to Prometheus at /metrics, and /healthz and /readyz.
 

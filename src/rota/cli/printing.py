@@ -1,17 +1,31 @@
-"""Tables: fitted to a terminal, or plain columns that line up for pipes."""
+"""What commands print: tables for people, for programs a JSON object a line, whose keys stay."""
 
 from __future__ import annotations
 
+import json
+import re
 import sys
-from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 import typer
 
-from rota.values.names import visible
+from rota.cli.exits import say
+from rota.explain import Explanation
+from rota.script.keys import Keys
+from rota.store.shares import LaneShare
+from rota.values.model import JobInfo, LaneInfo, QueueInfo
+from rota.values.names import text_of, visible
+from rota.values.timing import duration
 
 if TYPE_CHECKING:
     from rich.table import Table  # a seventh of a short command's time: imported where it is used
+
+T = TypeVar("T")
+Columns = Mapping[str, Callable[[T], object]]
+"""A table's headings, each with what stands below it; None and '' are shown as a dash."""
+Row = Mapping[str, Any]
 
 IDS = ("id", "head", "consumer")
 """Columns of what is copied from a table: their cells stay on one line."""
@@ -19,16 +33,94 @@ LONGEST_WHOLE = 40
 """The longest cell that does; longer ids are a user's own."""
 
 
-def print_table(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Collection[str] = ()
+def print_found(
+    found: Sequence[T],
+    columns: Columns[T],
+    nothing: str,
+    *,
+    as_json: bool,
+    row: Callable[[T], Row] | None = None,
+    ids: Callable[[T], str] | None = None,
+    numbers: Collection[str] = (),
 ) -> None:
-    """Prints to standard output. `numbers` names the columns that align right."""
-    if sys.stdout.isatty():
-        from rich.console import Console
-
-        Console().print(fitted(headings, rows, numbers=numbers))
+    """A listing to standard output: JSON rows, or only `ids`, or a table; `nothing` is said where
+    it is empty."""
+    if as_json:
+        print_rows(map(row or row_of, found))
+    elif ids is not None:
+        print_ids(map(ids, found))
+    elif found:
+        print_table(list(columns), rows(columns, found), numbers=numbers)
     else:
-        print_plain([headings, *rows])
+        say(nothing)
+
+
+# ── for programs ────────────────────────────────────────────────────────────────────────────────
+
+
+def print_rows(rows: Iterable[Row]) -> None:
+    for row in rows:
+        typer.echo(json_line(row))
+
+
+def json_line(value: Any) -> str:
+    """One line of JSON that anyone may see."""
+    return printable_json(msgspec.json.encode(value).decode())
+
+
+def printable_json(line: str) -> str:
+    """With JSON's own escape for what is not printable: that stands in texts only."""
+    return line if line.isprintable() else re.sub(r"[^\x20-\x7e]", _escape, line)
+
+
+def _escape(found: re.Match[str]) -> str:
+    char = found[0]
+    return char if char.isprintable() else json.dumps(char)[1:-1]
+
+
+def row_of(thing: Any) -> Row:
+    """Of a job, a sequence, a consumer: its fields, a payload as text."""
+    row: dict[str, Any] = msgspec.to_builtins(thing, builtin_types=(bytes,))
+    if "payload" in row:
+        row["payload"] = text_of(row["payload"])
+    return row
+
+
+def queue_row(keys: Keys, info: QueueInfo) -> Row:
+    row: dict[str, Any] = msgspec.to_builtins(info)
+    del row["served"], row["beat_age"], row["overdue"]
+    return {"queue": keys.queue, "prefix": keys.prefix, **row}
+
+
+def lane_row(lane: LaneInfo) -> Row:
+    row: dict[str, Any] = msgspec.to_builtins(lane)
+    del row["in_ring"], row["next_wait"]
+    return {"lane": row.pop("name"), "state": lane.state, **row}
+
+
+def share_row(share: LaneShare) -> Row:
+    lane = share.lane
+    return {
+        "name": lane.name,
+        "weight": lane.weight,
+        "received": share.received,
+        "due": share.due,
+        "ratio": share.ratio,
+        "behind": share.behind,
+        "waiting": lane.waiting,
+        "running": lane.running,
+        "served": lane.served,
+        "oldest_wait": lane.oldest_wait,
+        "wait_mean": lane.wait_mean,
+        "state": lane.state,
+    }
+
+
+def dead_row(job: JobInfo) -> Row:
+    row = dict(row_of(job))
+    del row["state"]
+    died = {"died_at": row.pop("due")}
+    return {**row, **died, "error": job.error or "", "worker": job.worker or ""}
 
 
 def print_ids(ids: Iterable[str]) -> None:
@@ -37,12 +129,28 @@ def print_ids(ids: Iterable[str]) -> None:
         typer.echo(visible(id) if sys.stdout.isatty() else id)
 
 
-def print_facts(facts: Sequence[tuple[str, str | None]]) -> None:
-    """What is known of one thing, a line each; what is None is left out."""
-    known = [(name, visible(value)) for name, value in facts if value is not None]
-    width = max(len(name) for name, _ in known)
-    for name, value in known:
-        typer.echo(f"{name.ljust(width)}  {value}".rstrip())
+# ── for people ──────────────────────────────────────────────────────────────────────────────────
+
+
+def rows(columns: Columns[T], things: Iterable[T]) -> list[tuple[str, ...]]:
+    """A table's cells."""
+    return [tuple(_cell(value(thing)) for value in columns.values()) for thing in things]
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None or value == "" else str(value)
+
+
+def print_table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Collection[str] = ()
+) -> None:
+    """Fitted to a terminal, or plain columns for pipes. `numbers`: the columns that align right."""
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        Console().print(fitted(headings, rows, numbers=numbers))
+    else:
+        print_plain([headings, *rows])
 
 
 def fitted(
@@ -75,3 +183,34 @@ def print_plain(rows: Sequence[Sequence[str]]) -> None:
     for row in shown:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         typer.echo("  ".join(cells).rstrip())
+
+
+def print_facts(facts: Mapping[str, object]) -> None:
+    """What is known of one thing, a line each; what is None is left out."""
+    known = {name: visible(str(value)) for name, value in facts.items() if value is not None}
+    width = max(map(len, known))
+    for name, value in known.items():
+        typer.echo(f"{name.ljust(width)}  {value}".rstrip())
+
+
+def print_explanation(found: Explanation, *, as_json: bool) -> None:
+    """One JSON object, or how it stands, each reason, what frees it."""
+    if as_json:
+        typer.echo(json_line(found))
+        return
+    where = f" of lane {found.lane}" if found.kind == "job" and found.lane is not None else ""
+    turn = wait = ""
+    if found.expected_turn is not None:
+        turn = f", turn {'' if found.exact else 'about '}{found.expected_turn:,} from now"
+    lines = [f"{found.kind} {found.subject}{where}: {found.state}{turn}"]
+    for number, reason in enumerate(found.reasons, start=1):
+        lines += [f"  {number}. {reason.text}", f"     frees it: {reason.frees}"]
+    if found.lane is not None:
+        if found.oldest_wait is not None:
+            wait = f", oldest wait {duration(found.oldest_wait)}"
+        lines.append(
+            f"lane {found.lane}: {found.waiting:,} waiting, {found.delayed:,} delayed, "
+            f"{found.running:,} running{wait}"
+        )
+    for line in lines:
+        typer.echo(visible(line))

@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rota.cli import options
 from rota.cli.exits import reporting, say
-from rota.cli.options import (
-    ByOption,
-    DryRunOption,
-    ForOption,
-    JsonOption,
-    QueueArgument,
-    ReasonOption,
-    UntilOption,
-    UrlOption,
-    YesOption,
-)
-from rota.cli.printing import print_facts, print_table
-from rota.cli.queues import expect_server
-from rota.cli.root import noun
-from rota.cli.rows import print_rows, queue_row
-from rota.cli.terminal import confirm, opened, progress
+from rota.cli.options import noun
+from rota.cli.printing import Columns, print_facts, print_found, print_rows, queue_row
+from rota.cli.queues import expect_server, opened
+from rota.cli.terminal import confirm, progress
 from rota.cli.times import end_of, when
 from rota.link import Link
 from rota.script.keys import DEFAULT_PREFIX, Keys
@@ -28,11 +17,21 @@ from rota.store.inspector import Inspector, find_queues
 from rota.values.model import QueueInfo
 
 app = noun("queue", "Look at queues as a whole, pause and empty them.")
-HEADINGS = ("queue", "waiting", "running", "delayed", "dead", "lanes", "workers", "state")
+Found = tuple[Keys, QueueInfo]
+COLUMNS: Columns[Found] = {
+    "queue": lambda found: _name(found[0]),
+    "waiting": lambda found: found[1].waiting,
+    "running": lambda found: found[1].running,
+    "delayed": lambda found: found[1].delayed,
+    "dead": lambda found: found[1].dead,
+    "lanes": lambda found: found[1].lanes_waiting,
+    "workers": lambda found: found[1].consumers,
+    "state": lambda found: found[1].state,
+}
 
 
 @app.command(name="ls")
-def ls(as_json: JsonOption = False, url: UrlOption = None) -> None:
+def ls(as_json: options.Json = False, url: options.Url = None) -> None:
     """Show the queues on a server: on a cluster, of all its nodes.
 
     It looks through all keys of the server, some at a time.
@@ -46,15 +45,14 @@ def ls(as_json: JsonOption = False, url: UrlOption = None) -> None:
             display = link.target.display
         finally:
             link.close_sync()
-    if as_json:
-        print_rows(queue_row(keys, info) for keys, info in found)
-    elif found:
-        print_table(HEADINGS, [_cells(*pair) for pair in found], numbers=HEADINGS[1:-1])
-    else:
-        say(f"no queues on {display}")
+    numbers = list(COLUMNS)[1:-1]
+    nothing = f"no queues on {display}"
+    print_found(
+        found, COLUMNS, nothing, as_json=as_json, row=lambda pair: queue_row(*pair), numbers=numbers
+    )
 
 
-def _queues(link: Link) -> Iterator[tuple[Keys, QueueInfo]]:
+def _queues(link: Link) -> Iterator[Found]:
     seen: set[str] = set()
     cursor, first = "", True
     while cursor or first:
@@ -66,101 +64,88 @@ def _queues(link: Link) -> Iterator[tuple[Keys, QueueInfo]]:
                 yield keys, link.run_sync(Inspector(keys).queue())
 
 
-def _cells(keys: Keys, info: QueueInfo) -> tuple[str, ...]:
-    return (
-        keys.queue if keys.prefix == DEFAULT_PREFIX else f"{keys.queue} (prefix {keys.prefix})",
-        str(info.waiting),
-        str(info.running),
-        str(info.delayed),
-        str(info.dead),
-        str(info.lanes_waiting),
-        str(info.consumers),
-        info.state,
-    )
+def _name(keys: Keys) -> str:
+    return keys.queue if keys.prefix == DEFAULT_PREFIX else f"{keys.queue} (prefix {keys.prefix})"
 
 
 @app.command(name="show")
-def show(queue: QueueArgument, as_json: JsonOption = False, url: UrlOption = None) -> None:
+def show(name: options.Queue, as_json: options.Json = False, url: options.Url = None) -> None:
     """Show one queue: its totals, its limits, whether it is paused, why and by whom."""
-    with opened(queue, url) as target:
-        info = target.sync.info()
+    with opened(name, url) as queue:
+        info = queue.sync.info()
         if as_json:
-            print_rows([queue_row(target.link.keys, info)])
+            print_rows([queue_row(queue.link.keys, info)])
             return
         ceiling = "no ceiling" if info.ceiling is None else f"ceiling {info.ceiling}"
         print_facts(
-            [
-                ("queue", target.name),
-                ("server", target.link.target.display),
-                ("state", info.state),
-                ("paused until", when(info.paused_until)),
-                ("reason", info.pause_reason),
-                ("by", info.paused_by),
-                ("waiting", f"{info.waiting:,} in {info.lanes_waiting:,} lanes"),
-                ("running", f"{info.running:,} ({info.permits:,} entries, {ceiling})"),
-                ("delayed", f"{info.delayed:,}"),
-                ("dead", f"{info.dead:,}"),
-                ("lanes", f"{info.lanes_ready:,} ready, {info.lanes_paused:,} paused"),
-                ("consumers", f"{info.consumers:,}"),
-                ("default ceiling", _or_none(info.default_ceiling)),
-                ("default weight", _or_none(info.default_weight)),
-                *((f"  {name}", f"{n:,}") for name, n in sorted(info.totals.items())),
-            ]
+            {
+                "queue": queue.name,
+                "server": queue.link.target.display,
+                "state": info.state,
+                "paused until": when(info.paused_until),
+                "reason": info.pause_reason,
+                "by": info.paused_by,
+                "waiting": f"{info.waiting:,} in {info.lanes_waiting:,} lanes",
+                "running": f"{info.running:,} ({info.permits:,} entries, {ceiling})",
+                "delayed": f"{info.delayed:,}",
+                "dead": f"{info.dead:,}",
+                "lanes": f"{info.lanes_ready:,} ready, {info.lanes_paused:,} paused",
+                "consumers": f"{info.consumers:,}",
+                "default ceiling": info.default_ceiling,
+                "default weight": info.default_weight,
+                **{f"  {total}": f"{n:,}" for total, n in sorted(info.totals.items())},
+            }
         )
-
-
-def _or_none(value: object) -> str | None:
-    return None if value is None else str(value)
 
 
 @app.command(name="pause")
 def pause(
-    queue: QueueArgument,
-    reason: ReasonOption = None,
-    by: ByOption = None,
-    for_: ForOption = None,
-    until: UntilOption = None,
-    url: UrlOption = None,
+    name: options.Queue,
+    reason: options.Reason = None,
+    by: options.By = None,
+    for_: options.For = None,
+    until: options.Until = None,
+    url: options.Url = None,
 ) -> None:
     """Hand out nothing of the whole queue until it is resumed, or until a time.
 
     What is in flight goes on; jobs may be enqueued.
     """
-    with opened(queue, url, new=True) as target:
-        target.sync.pause(reason=reason, by=by, until=end_of(for_, until))
-        say(f"queue {target.name} is paused")
+    with opened(name, url, new=True) as queue:
+        queue.sync.pause(reason=reason, by=by, until=end_of(for_, until))
+        say(f"queue {queue.name} is paused")
 
 
 @app.command(name="resume")
-def resume(queue: QueueArgument, url: UrlOption = None) -> None:
+def resume(name: options.Queue, url: options.Url = None) -> None:
     """End a pause of the queue. Pauses of its lanes stay."""
-    with opened(queue, url) as target:
-        was = target.sync.resume()
-        say(f"queue {target.name} {'is resumed' if was else 'was not paused'}")
+    with opened(name, url) as queue:
+        was = queue.sync.resume()
+        say(f"queue {queue.name} {'is resumed' if was else 'was not paused'}")
 
 
 @app.command(name="purge")
 def purge(
-    queue: QueueArgument,
-    yes: YesOption = False,
-    dry_run: DryRunOption = False,
-    url: UrlOption = None,
+    name: options.Queue,
+    yes: options.Yes = False,
+    dry_run: options.DryRun = False,
+    url: options.Url = None,
 ) -> None:
     """Delete what waits and what is delayed in the whole queue, for good.
 
     Jobs enqueued meanwhile may go or stay. What is in flight goes on, and dead jobs stay.
     """
-    with opened(queue, url) as target:
-        confirm(target, "Delete all waiting and delayed jobs?", yes=yes, dry_run=dry_run)
+    with opened(name, url) as queue:
+        confirm(queue, "Delete all waiting and delayed jobs?", yes=yes, dry_run=dry_run)
 
         def left() -> int:
-            info = target.sync.info()
+            info = queue.sync.info()
             return info.waiting + info.delayed
 
         count = left()
         if dry_run:
             say(f"{count} would be purged")
             return
-        with progress(f"purging {target.name}", count, left):
-            purged = target.sync.purge()
+        with progress(f"purging {queue.name}", count, left):
+            purged = queue.sync.purge()
         say(f"{purged} purged")

@@ -1,21 +1,66 @@
-"""What QUEUE and `module:queue` on the command line name."""
+"""The queue that QUEUE or `module:queue` on the command line names: found, opened, listed."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import re
 import sys
 import traceback
+from collections.abc import Callable, Iterator
 from types import ModuleType, TracebackType
+from typing import TypeVar
 
+from rota.cli.exits import FAILED, fail, reporting
 from rota.connection import parse_url, without_password
 from rota.embedded import has_run
 from rota.errors import ConfigError
 from rota.link import Link
 from rota.queue import Queue
+from rota.store.jobs import MAX_LISTED
 
+T = TypeVar("T")
+MOST = 100_000
+"""The most that is listed."""
 _MODULE_QUEUE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+@contextlib.contextmanager
+def opened(text: str, url: str | None, *, new: bool = False) -> Iterator[Queue]:
+    """The queue of that name or module; whatever rota raises becomes a line and an exit code.
+
+    Where there is nothing of it, that is said, and the exit code is 1; `new`: it may be so.
+    """
+    with reporting():
+        queue = find_queue(text, url)
+        try:
+            if not new and not is_there(queue):
+                fail(absent(queue), FAILED)
+            yield queue
+        finally:
+            queue.sync.close()
+
+
+def first_of(
+    limit: int, page: Callable[[str | None, int], tuple[list[T], str | None]]
+) -> tuple[list[T], bool]:
+    """The first `limit` of what comes in pages, and whether there may be more; `page` is given a
+    cursor and how many it may hold."""
+    found: list[T] = []
+    cursor = None
+    while len(found) < limit:
+        rows, cursor = page(cursor, min(MAX_LISTED, limit - len(found)))
+        found += rows
+        if cursor is None:
+            return found, False
+    return found, True
+
+
+def state_of(queue: Queue, id: str) -> str:
+    """What --dry-run goes by: where the job stands, `none` where there is none."""
+    found = queue.sync.job(id).info()
+    return "none" if found is None else found.state
 
 
 def is_module_queue(text: str) -> bool:

@@ -2,150 +2,117 @@
 
 from __future__ import annotations
 
+from rota.cli import options
 from rota.cli.exits import FAILED, fail, say
-from rota.cli.options import (
-    ByOption,
-    DryRunOption,
-    JsonOption,
-    KeyArgument,
-    LaneArgument,
-    LaneOption,
-    LimitOption,
-    QueueArgument,
-    UrlOption,
-    YesOption,
-)
-from rota.cli.printing import print_facts, print_ids, print_table
-from rota.cli.queues import shell_words
-from rota.cli.root import noun
-from rota.cli.rows import print_rows, sequence_row
-from rota.cli.terminal import confirm, opened, progress
+from rota.cli.options import noun
+from rota.cli.printing import Columns, print_facts, print_found, print_ids, print_rows, row_of
+from rota.cli.queues import MOST, first_of, opened, shell_words
+from rota.cli.terminal import confirm, progress
 from rota.cli.times import moment, when
 from rota.explain.words import command
-from rota.queue import Queue
-from rota.store.jobs import MAX_LISTED
 from rota.values.config import whole
 from rota.values.listing import SequenceInfo
 
 app = noun("sequence", "Look at sequences of jobs that keep their order, and let them go on.")
-MOST = 100_000
-HEADINGS = ("lane", "key", "state", "waiting", "head", "held by / until", "reason")
+COLUMNS: Columns[SequenceInfo] = {
+    "lane": lambda one: one.lane,
+    "key": lambda one: one.ordering_key,
+    "state": lambda one: f"{one.state}, head dead" if one.head_dead else one.state,
+    "waiting": lambda one: one.waiting,
+    "head": lambda one: one.head,
+    "held by / until": lambda one: one.held_by or when(one.blocked_until),
+    "reason": lambda one: one.reason,
+}
 
 
 @app.command(name="ls")
 def ls(
-    queue: QueueArgument,
-    lane: LaneOption = None,
-    limit: LimitOption = 100,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
+    name: options.Queue,
+    lane: options.OfLane = None,
+    limit: options.Limit = 100,
+    as_json: options.Json = False,
+    url: options.Url = None,
 ) -> None:
     """Show the sequences of a queue, those that are out first.
 
     States: held (jobs in flight), blocked (a head waits for its retry, a dead job holds it, or it
     is rate limited), ready.
     """
-    with opened(queue, url) as target:
+    with opened(name, url) as queue:
         whole(limit, 1, MOST, "--limit")
+
+        def page(cursor: str | None, most: int) -> tuple[list[SequenceInfo], str | None]:
+            got = queue.sync.sequences(lane=lane, cursor=cursor, limit=most)
+            return got.sequences, got.cursor
+
         with progress("looking for sequences"):
-            found, more = _listed(target, lane, limit)
-        if as_json:
-            print_rows(map(sequence_row, found))
-        elif found:
-            print_table(HEADINGS, [_cells(one) for one in found], numbers=("waiting",))
-            if more:
-                say(f"the first {limit} sequences; --limit shows more")
-        else:
-            say(f"queue {target.name} has no such sequences")
-
-
-def _listed(queue: Queue, lane: str | None, limit: int) -> tuple[list[SequenceInfo], bool]:
-    """The first sequences, and whether there may be more."""
-    found: list[SequenceInfo] = []
-    cursor = None
-    while len(found) < limit:
-        page = queue.sync.sequences(
-            lane=lane, cursor=cursor, limit=min(MAX_LISTED, limit - len(found))
-        )
-        found += page.sequences
-        cursor = page.cursor
-        if cursor is None:
-            return found, False
-    return found, True
-
-
-def _cells(one: SequenceInfo) -> tuple[str, ...]:
-    return (
-        one.lane,
-        one.ordering_key or "-",
-        f"{one.state}, head dead" if one.head_dead else one.state,
-        str(one.waiting),
-        one.head or "-",
-        one.held_by or (moment(one.blocked_until) if one.blocked_until else "-"),
-        one.reason or "-",
-    )
+            found, more = first_of(limit, page)
+        nothing = f"queue {queue.name} has no such sequences"
+        print_found(found, COLUMNS, nothing, as_json=as_json, numbers=("waiting",))
+        if more and found and not as_json:
+            say(f"the first {limit} sequences; --limit shows more")
 
 
 @app.command(name="show")
 def show(
-    queue: QueueArgument,
-    lane: LaneArgument,
-    key: KeyArgument = None,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
+    name: options.Queue,
+    lane: options.Lane,
+    key: options.Key = None,
+    as_json: options.Json = False,
+    url: options.Url = None,
 ) -> None:
     """Show one sequence: its head, what holds it, what waits behind.
 
     Exit status 1 when there is nothing of it.
     """
-    with opened(queue, url) as target:
-        found = target.sync.lane(lane).sequence(key)
+    with opened(name, url) as queue:
+        found = queue.sync.lane(lane).sequence(key)
         if found is None:
             fail(f"lane {lane} has no such sequence: nothing waits in it or runs", FAILED)
         if as_json:
-            print_rows([sequence_row(found)])
+            print_rows([row_of(found)])
             return
         print_facts(
-            [
-                ("lane", found.lane),
-                ("key", found.ordering_key or None),
-                ("state", found.state),
-                ("held by", found.held_by),
-                ("in flight", ", ".join(found.jobs_held) or None),
-                ("head", f"{found.head} (dead)" if found.head_dead else found.head),
-                ("waiting", f"{found.waiting:,}"),
-                ("blocked until", when(found.blocked_until)),
-                ("reason", found.reason),
-            ]
+            {
+                "lane": found.lane,
+                "key": found.ordering_key or None,
+                "state": found.state,
+                "held by": found.held_by,
+                "in flight": ", ".join(found.jobs_held) or None,
+                "head": f"{found.head} (dead)" if found.head_dead else found.head,
+                "waiting": f"{found.waiting:,}",
+                "blocked until": when(found.blocked_until),
+                "reason": found.reason,
+            }
         )
         if found.state == "blocked":
             home = (found.lane, found.ordering_key) if found.ordering_key else (found.lane,)
-            skips = command(shell_words(queue, url), "sequence skip", *home)
+            skips = command(shell_words(name, url), "sequence skip", *home)
             say(f"to let it go on without {found.head}: {skips}")
 
 
 @app.command(name="skip")
 def skip(
-    queue: QueueArgument,
-    lane: LaneArgument,
-    key: KeyArgument = None,
-    by: ByOption = None,
-    yes: YesOption = False,
-    dry_run: DryRunOption = False,
-    url: UrlOption = None,
+    name: options.Queue,
+    lane: options.Lane,
+    key: options.Key = None,
+    by: options.By = None,
+    yes: options.Yes = False,
+    dry_run: options.DryRun = False,
+    url: options.Url = None,
 ) -> None:
     """Let a sequence go on past the job that stops it, and print that job's id.
 
     A dead job stays dead and holds it no more; a head that waits for its retry goes to the dead.
     Exit status 1 when nothing stops it.
     """
-    with opened(queue, url) as target:
+    with opened(name, url) as queue:
         asked = f"Skip what stops this sequence of lane {lane}?"
-        confirm(target, asked, yes=yes, dry_run=dry_run)
+        confirm(queue, asked, yes=yes, dry_run=dry_run)
         if dry_run:
-            _say_stopper(target.sync.lane(lane).sequence(key))
+            _say_stopper(queue.sync.lane(lane).sequence(key))
             return
-        skipped = target.sync.lane(lane).skip(key, by=by)
+        skipped = queue.sync.lane(lane).skip(key, by=by)
         if skipped is None:
             fail(f"nothing stops this sequence of lane {lane}", FAILED)
         print_ids([skipped])

@@ -1,4 +1,4 @@
-"""A command's work on a queue: opened, its errors told, closed; asked before, counted meanwhile."""
+"""The person at the terminal: asked before something is destroyed, shown that something goes on."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import contextlib
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import typer
 
-from rota.cli.exits import FAILED, fail, reporting
-from rota.cli.queues import absent, find_queue, is_there
 from rota.errors import ConfigError, RotaError
 from rota.queue import Queue
 
@@ -18,21 +17,8 @@ PATIENCE_S = 1.0
 """How long something may take before it is shown that it goes on."""
 LOOK_S = 0.5
 
-
-@contextlib.contextmanager
-def opened(text: str, url: str | None, *, new: bool = False) -> Iterator[Queue]:
-    """The queue of that name or module; whatever rota raises becomes a line and an exit code.
-
-    Where there is nothing of it, that is said, and the exit code is 1; `new`: it may be so.
-    """
-    with reporting():
-        queue = find_queue(text, url)
-        try:
-            if not new and not is_there(queue):
-                fail(absent(queue), FAILED)
-            yield queue
-        finally:
-            queue.sync.close()
+Bar = Callable[..., None]
+"""Moves a bar on: `completed`, `total`, `description`, a column's own fields."""
 
 
 def confirm(queue: Queue, question: str, *, yes: bool, dry_run: bool = False) -> None:
@@ -54,17 +40,27 @@ def given_ids(ids: Sequence[str]) -> list[str]:
     return [line.strip() for line in sys.stdin if line.strip()]
 
 
-def state_of(queue: Queue, id: str) -> str:
-    """What --dry-run goes by: where the job stands, `none` where there is none."""
-    found = queue.sync.job(id).info()
-    return "none" if found is None else found.state
+@contextlib.contextmanager
+def bar(columns: Callable[[Any], Sequence[Any]], title: str = "", **fields: Any) -> Iterator[Bar]:
+    """A bar on stderr where that is a terminal. `columns` makes them from `rich.progress`, which is
+    imported only there."""
+    if not sys.stderr.isatty():
+        yield lambda **told: None
+        return
+    import rich.progress
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with rich.progress.Progress(*columns(rich.progress), console=console, transient=True) as shown:
+        task = shown.add_task(title, **fields)
+        yield lambda **told: shown.update(task, **told)
 
 
 @contextlib.contextmanager
 def progress(
     title: str, total: int | None = None, left: Callable[[], int] | None = None
 ) -> Iterator[None]:
-    """Shows on a terminal's stderr that something goes on, once it has taken a second.
+    """Shows that something goes on, once it has taken a second.
 
     With `total` and `left`, which asks how much is left, it is a bar.
     """
@@ -86,21 +82,14 @@ def _show(
 ) -> None:
     if ended.wait(PATIENCE_S):
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
-    from rich.progress import TimeElapsedColumn as Elapsed
 
-    counted = (MofNCompleteColumn(),) if total is not None else ()
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        *counted,
-        Elapsed(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        bar = bars.add_task(title, total=total)
+    def columns(rich: Any) -> list[Any]:
+        counted = [] if total is None else [rich.MofNCompleteColumn()]
+        text = rich.TextColumn("{task.description}", markup=False)
+        return [rich.SpinnerColumn(), text, rich.BarColumn(), *counted, rich.TimeElapsedColumn()]
+
+    with bar(columns, title, total=total) as move:
         while not ended.wait(LOOK_S):
             if total is not None and left is not None:
                 with contextlib.suppress(RotaError):
-                    bars.update(bar, completed=max(0, total - left()))
+                    move(completed=max(0, total - left()))

@@ -66,9 +66,14 @@ def rate(text: str) -> Rate:
     )
 
 
-def ago(instant: float) -> str:
-    """A past instant as people read it."""
-    return f"{duration(max(0.0, time.time() - instant))} ago"
+def lasting(seconds: float | None) -> str | None:
+    """A length of time as people read it, where there is one."""
+    return None if seconds is None else duration(seconds)
+
+
+def ago(instant: float | None) -> str | None:
+    """A past instant, where there is one."""
+    return f"{duration(max(0.0, time.time() - instant))} ago" if instant else None
 
 
 def moment(instant: float) -> str:
@@ -80,4 +85,4 @@ def moment(instant: float) -> str:
 
 def when(instant: float | None) -> str | None:
     """The same, where there is one."""
-    return None if instant is None else moment(instant)
+    return moment(instant) if instant else None

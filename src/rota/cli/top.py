@@ -13,9 +13,10 @@ from typing import Annotated
 
 import typer
 
-from rota.cli.options import JsonOption, QueueArgument, UrlOption
-from rota.cli.rows import lane_row, print_rows
-from rota.cli.terminal import opened, progress
+from rota.cli import options
+from rota.cli.printing import lane_row, print_rows
+from rota.cli.queues import opened
+from rota.cli.terminal import progress
 from rota.cli.times import span
 from rota.cli.top_view import print_frame, screen
 from rota.cli.top_walk import Frame, Walk
@@ -43,7 +44,7 @@ class By(StrEnum):
 
 
 def top(
-    queue: QueueArgument,
+    queue: options.Queue,
     by: Annotated[By, typer.Option(help="Which lanes come first: the highest.")] = By.OLDEST_WAIT,
     interval: Annotated[str, typer.Option(metavar="TIME", help="How often to look.")] = "2s",
     once: Annotated[
@@ -52,8 +53,8 @@ def top(
     limit: Annotated[
         int, typer.Option(help="The most lanes, where they are not shown on a screen.")
     ] = 20,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
+    as_json: options.Json = False,
+    url: options.Url = None,
 ) -> None:
     """Watch the lanes and workers of a queue. q or Ctrl-C ends.
 

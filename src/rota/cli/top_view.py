@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from rota.cli.lane import HEADINGS
-from rota.cli.lane import cells as lane_cells
-from rota.cli.printing import fitted, print_plain
+from rota.cli.lane import COLUMNS
+from rota.cli.printing import Columns, fitted, print_plain, rows
 from rota.cli.top_walk import Frame
+from rota.values.model import LaneInfo
 from rota.values.names import visible
 from rota.values.timing import duration
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-LANE_HEADINGS = (*HEADINGS[:-1], "served", "state")
+LANE_COLUMNS: Columns[LaneInfo] = {
+    **{heading: value for heading, value in COLUMNS.items() if heading != "state"},
+    "served": lambda lane: lane.served,
+    "state": lambda lane: lane.state,
+}
+LANE_HEADINGS = tuple(LANE_COLUMNS)
 WORKER_HEADINGS = ("process", "consumers", "holds", "lease", "asked")
 MOST_WORKERS = 8
 HEADER_LINES = 4
@@ -33,7 +38,7 @@ def screen(name: str, frame: Frame, height: int) -> RenderableType:
     return Group(
         *(Text(line, no_wrap=True, overflow="ellipsis") for line in _header(name, frame)),
         Text(""),
-        fitted(LANE_HEADINGS, _lanes(frame)[:room], numbers=LANE_HEADINGS[1:-1]),
+        fitted(LANE_HEADINGS, rows(LANE_COLUMNS, frame.lanes[:room]), numbers=LANE_HEADINGS[1:-1]),
         Text(""),
         fitted(WORKER_HEADINGS, workers, numbers=WORKER_HEADINGS[1:4]),
     )
@@ -44,7 +49,7 @@ def print_frame(name: str, frame: Frame) -> None:
     for line in _header(name, frame):
         typer.echo(line)
     typer.echo()
-    print_plain([LANE_HEADINGS, *_lanes(frame)])
+    print_plain([LANE_HEADINGS, *rows(LANE_COLUMNS, frame.lanes)])
     typer.echo()
     print_plain([WORKER_HEADINGS, *_workers(frame)])
 
@@ -67,21 +72,13 @@ def _header(name: str, frame: Frame) -> list[str]:
     ]
 
 
-def _lanes(frame: Frame) -> list[tuple[str, ...]]:
-    rows = []
-    for lane in frame.lanes:
-        *figures, state = lane_cells(lane)
-        rows.append((*figures, str(lane.served), state))
-    return rows
-
-
 def _workers(frame: Frame) -> list[tuple[str, ...]]:
     """A row a process, the busiest first."""
     processes: dict[str, list[int]] = {}
     for at, one in enumerate(frame.consumers):
         processes.setdefault(one.name, []).append(at)
-    rows = [_worker(name, frame, places) for name, places in processes.items()]
-    return sorted(rows, key=lambda row: (-int(row[2]), row[0]))
+    told = [_worker(name, frame, places) for name, places in processes.items()]
+    return sorted(told, key=lambda row: (-int(row[2]), row[0]))
 
 
 def _worker(name: str, frame: Frame, places: Sequence[int]) -> tuple[str, ...]:

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
+from rota.cli import options
 from rota.cli.exits import USAGE, fail, reporting, say
 from rota.cli.logs import log_to_stderr
-from rota.cli.options import UrlOption
 from rota.cli.queues import find_queue
 from rota.errors import ConfigError
 from rota.values.config import whole
@@ -30,10 +30,7 @@ TrustedHosts = Annotated[
 
 
 def web(
-    queues: Annotated[
-        list[str],
-        typer.Argument(metavar="QUEUE...", help="Queues' names, or module:queue."),
-    ],
+    queues: options.Queues,
     host: Annotated[
         str, typer.Option(envvar="ROTA_WEB_HOST", help="The address to listen on.")
     ] = "127.0.0.1",
@@ -64,7 +61,7 @@ def web(
     access_log: Annotated[
         bool, typer.Option("--access-log", envvar="ROTA_WEB_ACCESS_LOG", help="Log each request.")
     ] = False,
-    url: UrlOption = None,
+    url: options.Url = None,
 ) -> None:
     """Serve a dashboard: lanes and who waits because of whom, jobs, dead, workers, health.
 

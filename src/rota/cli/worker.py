@@ -13,10 +13,10 @@ from typing import Annotated
 import typer
 
 from rota import __version__
+from rota.cli import options
 from rota.cli.exits import USAGE, fail, reporting, say
 from rota.cli.logs import LogFormat, LogLevel, log_to_stderr
 from rota.cli.metrics import LOOPBACK, check_port, require_metrics
-from rota.cli.options import NewUrlOption
 from rota.cli.queues import import_queue
 from rota.cli.serving import serve
 from rota.queue import Queue
@@ -89,7 +89,7 @@ def worker(
         bool,
         typer.Option("--burst", envvar="ROTA_BURST", help="End when nothing is claimable."),
     ] = False,
-    url: NewUrlOption = None,
+    url: options.NewUrl = None,
     metrics_port: Annotated[
         int | None,
         typer.Option(

@@ -7,19 +7,12 @@ from typing import Annotated
 
 import typer
 
+from rota.cli import options
 from rota.cli.exits import FAILED, say
-from rota.cli.options import (
-    DryRunOption,
-    JsonOption,
-    LimitOption,
-    QueueArgument,
-    UrlOption,
-    YesOption,
-)
-from rota.cli.printing import print_table
-from rota.cli.root import noun
-from rota.cli.rows import consumer_row, print_rows
-from rota.cli.terminal import confirm, opened
+from rota.cli.options import noun
+from rota.cli.printing import Columns, print_found
+from rota.cli.queues import opened
+from rota.cli.terminal import confirm
 from rota.errors import ConfigError
 from rota.queue import Queue
 from rota.store.inspector import MAX_CONSUMERS
@@ -28,73 +21,68 @@ from rota.values.model import ConsumerInfo
 from rota.values.timing import duration
 
 app = noun("worker", "Look at the workers of a queue, and steer them. Without a verb: run one.")
-HEADINGS = ("consumer", "process", "holds", "lease", "asked")
+COLUMNS: Columns[ConsumerInfo] = {
+    "consumer": lambda one: one.id,
+    "process": lambda one: one.name,
+    "holds": lambda one: one.held,
+    "lease": lambda one: duration(one.lease_left) if one.lease_left else "ended",
+    "asked": lambda one: one.asked,
+}
 
-ConsumersArgument = Annotated[
+Consumers = Annotated[
     list[str] | None,
     typer.Argument(metavar="[CONSUMER]...", help="Consumers' ids, or processes as host:pid."),
 ]
-AllOption = Annotated[bool, typer.Option("--all", help="All consumers of the queue.")]
+All = Annotated[bool, typer.Option("--all", help="All consumers of the queue.")]
 
 
 @app.command(name="ls")
 def ls(
-    queue: QueueArgument,
-    limit: LimitOption = 1000,
-    as_json: JsonOption = False,
-    url: UrlOption = None,
+    name: options.Queue,
+    limit: options.Limit = 1000,
+    as_json: options.Json = False,
+    url: options.Url = None,
 ) -> None:
     """Show who works on a queue: consumers, their processes, the jobs they hold, their leases."""
-    with opened(queue, url) as target:
-        found = target.sync.consumers(whole(limit, 1, MAX_CONSUMERS, "--limit"))
-        if as_json:
-            print_rows(map(consumer_row, found))
-        elif found:
-            print_table(HEADINGS, [_cells(one) for one in found], numbers=("holds", "lease"))
-        else:
-            say(f"queue {target.name} has no consumers")
-
-
-def _cells(one: ConsumerInfo) -> tuple[str, ...]:
-    lease = duration(one.lease_left) if one.lease_left else "ended"
-    return (one.id, one.name, str(one.held), lease, one.asked or "-")
+    with opened(name, url) as queue:
+        found = queue.sync.consumers(whole(limit, 1, MAX_CONSUMERS, "--limit"))
+        nothing = f"queue {queue.name} has no consumers"
+        print_found(found, COLUMNS, nothing, as_json=as_json, numbers=("holds", "lease"))
 
 
 @app.command(name="quiet")
 def quiet(
-    queue: QueueArgument,
-    consumers: ConsumersArgument = None,
-    everyone: AllOption = False,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    url: UrlOption = None,
+    name: options.Queue,
+    consumers: Consumers = None,
+    everyone: All = False,
+    dry_run: options.DryRun = False,
+    yes: options.Yes = False,
+    url: options.Url = None,
 ) -> None:
     """Ask processes to claim nothing more; what they hold goes on. They hear of it within 5 s.
 
     Asks where it is --all. Exit status 1 when one was not found.
     """
-    with opened(queue, url) as target:
-        ask = target.sync.quiet
-        _ask(target, consumers, everyone, ask, "to be quiet", dry_run=dry_run, yes=yes)
+    with opened(name, url) as queue:
+        _ask(queue, consumers, everyone, queue.sync.quiet, "to be quiet", dry_run=dry_run, yes=yes)
 
 
 @app.command(name="stop")
 def stop(
-    queue: QueueArgument,
-    consumers: ConsumersArgument = None,
-    everyone: AllOption = False,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    url: UrlOption = None,
+    name: options.Queue,
+    consumers: Consumers = None,
+    everyone: All = False,
+    dry_run: options.DryRun = False,
+    yes: options.Yes = False,
+    url: options.Url = None,
 ) -> None:
     """Ask processes to stop gracefully, as SIGTERM does. They hear of it within 5 s.
 
     A supervisor starts another in its place: `rota worker -p 2` has one. Asks where it is --all.
     Exit status 1 when one was not found.
     """
-    with opened(queue, url) as target:
-        ask = target.sync.stop
-        _ask(target, consumers, everyone, ask, "to stop", dry_run=dry_run, yes=yes)
+    with opened(name, url) as queue:
+        _ask(queue, consumers, everyone, queue.sync.stop, "to stop", dry_run=dry_run, yes=yes)
 
 
 def _ask(
