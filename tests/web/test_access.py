@@ -11,7 +11,7 @@ import pytest
 from starlette.requests import Request
 
 import rota
-from rota.web import Target, dashboard
+from rota.web import Subject, dashboard
 from tests.web.visits import AFAR, LOCAL, PAGES, SAME, Visit, visible, visiting
 
 OPS = ("ops", "s3cret")
@@ -329,9 +329,9 @@ async def test_no_change_by_get_or_by_other_bodies(busy: rota.Queue) -> None:
 
 
 async def test_authorize_is_asked_for_reading_and_for_each_change(busy: rota.Queue) -> None:
-    asked: list[tuple[str, Target]] = []
+    asked: list[tuple[str, Subject]] = []
 
-    async def authorize(request: Request, action: str, target: Target) -> bool:
+    async def authorize(request: Request, action: str, target: Subject) -> bool:
         asked.append((action, target))
         return action in ("read", "lane.pause") and target.name != "secret"
 
@@ -343,8 +343,8 @@ async def test_authorize_is_asked_for_reading_and_for_each_change(busy: rota.Que
         refused = await visit.do("lane.cancel", name="big", sure="yes")
         assert refused.status_code == REFUSED
         assert (await visit.do("lane.pause", name="secret")).status_code == REFUSED
-    assert ("read", Target(busy.name, "queue")) in asked
-    assert ("lane.pause", Target(busy.name, "lane", "big")) in asked
+    assert ("read", Subject(busy.name, "queue")) in asked
+    assert ("lane.pause", Subject(busy.name, "lane", "big")) in asked
     assert (await busy.lane("big").info()).waiting
 
 

@@ -11,7 +11,7 @@ import pytest
 from starlette.requests import Request
 
 import rota
-from rota.web import Target
+from rota.web import Subject
 from tests.support.queues import spec
 from tests.web.visits import PAGES, Visit, visible, visiting
 
@@ -234,7 +234,7 @@ async def test_what_operators_have_set_stands(shared: rota.Queue, options: dict[
 
 
 async def test_lanes_of_their_own_where_authorize_says_so(shared: rota.Queue) -> None:
-    def authorize(request: Request, action: str, target: Target) -> bool:
+    def authorize(request: Request, action: str, target: Subject) -> bool:
         return action in ("read", "lane.pause", "queue.pause")
 
     async with visiting(shared, lane_scope=scope, authorize=authorize) as visit:

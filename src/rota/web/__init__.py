@@ -27,7 +27,7 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from None
 
-from rota.web.access import Target
+from rota.web.access import Subject
 from rota.web.app import dashboard
 
-__all__ = ["Target", "dashboard"]
+__all__ = ["Subject", "dashboard"]

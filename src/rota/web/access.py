@@ -30,7 +30,7 @@ MAX_SCOPE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Subject:
     """What an action is about. `kind`: queue, lane, sequence, job, dead, worker or doctor.
 
     `name`: of the lane (a sequence's is its lane), the job or the consumer; None: any of them,
@@ -42,7 +42,7 @@ class Target:
     name: str | None = None
 
 
-Authorize = Callable[[Request, str, Target], bool | Awaitable[bool]]
+Authorize = Callable[[Request, str, Subject], bool | Awaitable[bool]]
 LaneScope = Callable[[Request], "Collection[str] | Awaitable[Collection[str] | None] | None"]
 Credentials = tuple[str, str] | Mapping[str, str]
 
@@ -59,7 +59,7 @@ class Visitor:
     scope: frozenset[str] | None
 
 
-class Refused(Exception):
+class HttpError(Exception):
     """The request ends here, with this status and sentence."""
 
     def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
@@ -107,7 +107,7 @@ class Access:
         return ""
 
     async def enter(self, request: Request) -> Visitor:
-        """Raises Refused for who may not come in at all."""
+        """Raises HttpError for who may not come in at all."""
         self._check_host(request)
         user = await self._user(request)
         address = self.trust.client(request)
@@ -126,7 +126,7 @@ class Access:
         """Where nobody is asked who he is, the address in the browser has to be ours: a page of
         another name that leads here would be of this site."""
         if (self.is_open or self.trust.names_hosts) and not self.trust.answers_to(request):
-            raise Refused(
+            raise HttpError(
                 403,
                 "This dashboard does not answer to this name. Name it in trusted_hosts= "
                 "(rota web --trusted-host)"
@@ -146,14 +146,14 @@ class Access:
         known = self._known(request)
         guesser = self.key(request) if known is None else f"{known}@"
         if name and not await self._guesses.wait(guesser):
-            raise Refused(429, "Too many names and passwords are tried.", {"retry-after": "10"})
+            raise HttpError(429, "Too many names and passwords are tried.", {"retry-after": "10"})
         # Compared whether the name is known or not, and by digests: the time tells nothing.
         expected = self._users.get(name, "")
         right = hmac.compare_digest(self._digest(password), self._digest(expected))
         if not (right and name in self._users):
             if name:
                 self._guesses.wrong(guesser)
-            raise Refused(
+            raise HttpError(
                 401,
                 "A name and a password are needed.",
                 {"www-authenticate": 'Basic realm="rota", charset="UTF-8"'},
@@ -183,7 +183,7 @@ class Access:
             return not self._read_only
         return not self.is_open or self.trust.is_local(request)
 
-    async def may(self, request: Request, visitor: Visitor, action: str, target: Target) -> bool:
+    async def may(self, request: Request, visitor: Visitor, action: str, subject: Subject) -> bool:
         """Whether this visitor may do that; `read` is what every page asks.
 
         Who is kept to some lanes acts on jobs: what operators set and paused is theirs, unless
@@ -192,8 +192,8 @@ class Access:
         if action != "read" and not visitor.may_change:
             return False
         if self._authorize is None:
-            return action == "read" or visitor.scope is None or target.kind in JOB_KINDS
-        return await answer(self._authorize(request, action, target)) is True
+            return action == "read" or visitor.scope is None or subject.kind in JOB_KINDS
+        return await answer(self._authorize(request, action, subject)) is True
 
 
 async def answer(given: T | Awaitable[T]) -> T:

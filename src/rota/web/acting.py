@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
@@ -13,8 +12,8 @@ from starlette.responses import RedirectResponse, Response
 
 from rota.errors import RotaError
 from rota.values.names import shown
-from rota.web.access import Refused
-from rota.web.actions import ACTIONS, Action
+from rota.web.access import HttpError
+from rota.web.actions import ACTIONS, Action, Form
 from rota.web.view import View
 
 audit = logging.getLogger("rota.audit")
@@ -33,57 +32,60 @@ async def act(view: View, name: str) -> Response:
     form = await read_form(view.request)
     action = ACTIONS.get(name)
     if action is None:
-        raise Refused(404, "There is no such action.")
-    target = form.get(action.subject, "") if action.subject else None
+        raise HttpError(404, "There is no such action.")
+    subject = form[action.subject] if action.subject else None
     try:
         if not view.site.access.trust.is_same_origin(view.request):
-            raise Refused(403, "Changes are accepted from the pages of this dashboard only.")
-        await _check(view, name, action, target)
+            raise HttpError(403, "Changes are accepted from the pages of this dashboard only.")
+        await _check(view, name, action, form, subject)
         said = await _carry_out(view, action, form)
-    except (Refused, RotaError, TimeoutError) as error:
-        _log(view, name, target, "refused" if isinstance(error, Refused) else "failed", str(error))
+    except (HttpError, RotaError, TimeoutError) as error:
+        outcome = "refused" if isinstance(error, HttpError) else "failed"
+        _log(view, name, subject, outcome, str(error))
         raise
-    _log(view, name, target, "done", said)
+    _log(view, name, subject, "done", said)
     await view.watch.refresh()
-    return _back(view, form.get("back", ""), said)
+    return _back(view, form["back"], said)
 
 
-async def read_form(request: Request) -> dict[str, str]:
-    """The fields of a form; of several with one name the last. Raises Refused where it is large or
-    slow."""
+async def read_form(request: Request) -> Form:
+    """The fields of a form; of several with one name the last. Raises HttpError where it is large
+    or slow."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
-        raise Refused(415, "Changes are forms: application/x-www-form-urlencoded.")
+        raise HttpError(415, "Changes are forms: application/x-www-form-urlencoded.")
     body = bytearray()
     try:
         async with asyncio.timeout(FORM_S):
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > MAX_FORM_BYTES:
-                    raise Refused(413, f"A form may have {MAX_FORM_BYTES:,} bytes.")
+                    raise HttpError(413, f"A form may have {MAX_FORM_BYTES:,} bytes.")
     except ClientDisconnect:
-        raise Refused(400, "The form broke off.") from None
+        raise HttpError(400, "The form broke off.") from None
     except TimeoutError:
-        raise Refused(408, f"A form has to be there within {FORM_S:g} s.") from None
+        raise HttpError(408, f"A form has to be there within {FORM_S:g} s.") from None
     try:
-        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
+        return Form(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
     except ValueError:
-        raise Refused(400, "The form cannot be read.") from None
+        raise HttpError(400, "The form cannot be read.") from None
 
 
-async def _check(view: View, name: str, action: Action, target: str | None) -> None:
+async def _check(view: View, name: str, action: Action, form: Form, subject: str | None) -> None:
     if not view.visitor.may_change:
         why = view.site.access.why_read_only
-        raise Refused(403, f"This dashboard is read-only for you{why}.")
+        raise HttpError(403, f"This dashboard is read-only for you{why}.")
     if view.scope is not None:
-        await action.check_scope(view, target)
+        await action.check_scope(view, form)
     kind = name.partition(".")[0]
-    asked = view.target(kind, target or None)
+    asked = view.subject(kind, subject or None)
     if not await view.site.access.may(view.request, view.visitor, name, asked):
-        raise Refused(403, f"You may not do that: {name}.")
+        raise HttpError(403, f"You may not do that: {name}.")
+    if action.destroys and form["sure"] != "yes":
+        raise HttpError(400, "Tick the box that says you are sure.")
 
 
-async def _carry_out(view: View, action: Action, form: Mapping[str, str]) -> str:
+async def _carry_out(view: View, action: Action, form: Form) -> str:
     task: asyncio.Task[str] = view.site.spawn(action.run(view, form))
     done, _ = await asyncio.wait([task], timeout=PATIENCE_S)
     if not done:
@@ -101,7 +103,7 @@ def _log_late(task: asyncio.Task[str]) -> None:
         audit.info("the last long action ended: %s", task.result())
 
 
-def _log(view: View, name: str, target: str | None, outcome: str, said: str) -> None:
+def _log(view: View, name: str, subject: str | None, outcome: str, said: str) -> None:
     """One line; texts of others are quoted, so that they cannot pass for a line of their own."""
     audit.log(
         logging.INFO if outcome == "done" else logging.WARNING,
@@ -111,13 +113,13 @@ def _log(view: View, name: str, target: str | None, outcome: str, said: str) -> 
         view.visitor.address,
         name,
         view.queue.name,
-        shown(target),
+        shown(subject),
         shown(said),
         extra={
             "who": view.visitor.who,
             "action": name,
             "queue": view.queue.name,
-            "target": target,
+            "target": subject,
             "outcome": outcome,
         },
     )

@@ -20,7 +20,7 @@ from starlette.staticfiles import StaticFiles
 from rota.errors import ConfigError, RotaError
 from rota.queue import Queue
 from rota.web import probes
-from rota.web.access import Access, Authorize, Credentials, LaneScope, Refused, Target
+from rota.web.access import Access, Authorize, Credentials, HttpError, LaneScope, Subject
 from rota.web.acting import SAID, act, said_before
 from rota.web.actions import ACTIONS
 from rota.web.answers import Headers
@@ -52,8 +52,8 @@ def dashboard(
     """A dashboard of these queues, to be served or mounted under any prefix, also several times.
 
     `auth`: (user, password), or {user: password}, asked for as HTTP basic authentication.
-    `authorize(request, action, target)` says yes (True) or no to everything: `read` of each page,
-    and each change, such as `lane.pause`; see `rota.web.Target`. Without both, changes come from
+    `authorize(request, action, subject)` says yes (True) or no to everything: `read` of each page,
+    and each change, such as `lane.pause`; see `rota.web.Subject`. Without both, changes come from
     this machine only. `read_only`: True refuses all changes, False allows them to whoever gets
     here, for a dashboard behind an application's own login. `lane_scope(request)` gives the lanes
     a visitor is kept to, at most 100, or None for all; who is kept to some acts on their jobs, and
@@ -86,7 +86,7 @@ def dashboard(
     app = Starlette(
         routes=_routes(site),
         middleware=[Middleware(Headers), Middleware(Bounds, visitor_of=access.key)],
-        exception_handlers={HTTPException: _http_error, Refused: _refused, RotaError: _failed,
+        exception_handlers={HTTPException: _http_error, HttpError: _refused, RotaError: _failed,
                             TimeoutError: _failed},
         lifespan=lifespan,
     )  # fmt: skip
@@ -134,7 +134,7 @@ async def _home(site: Site, request: Request) -> Response:
     boards = [
         board
         for board in site.boards.values()
-        if await site.access.may(request, visitor, "read", Target(board.queue.name, "queue"))
+        if await site.access.may(request, visitor, "read", Subject(board.queue.name, "queue"))
     ]
     seen = {}
     if visitor.scope is None:
@@ -144,17 +144,17 @@ async def _home(site: Site, request: Request) -> Response:
 
 
 async def _view(site: Site, request: Request, page: str, *, reads: bool = True) -> View:
-    """Who asks, of which queue. Raises Refused, before anything of the queue is read."""
+    """Who asks, of which queue. Raises HttpError, before anything of the queue is read."""
     visitor = await site.access.enter(request)
     board = site.boards.get(request.path_params["slug"])
     if board is None or page not in PAGES:
-        raise Refused(404, "There is no such page.")
+        raise HttpError(404, "There is no such page.")
     view = View(site, board, request, visitor, page, base_of(request))
-    asked = view.target("queue")
+    asked = view.subject("queue")
     if reads and not await site.access.may(request, visitor, "read", asked):
-        raise Refused(403, "You may not see this queue.")
+        raise HttpError(403, "You may not see this queue.")
     if reads and PAGES[page].whole_queue and visitor.scope is not None:
-        raise Refused(403, "This page concerns more lanes than yours.")
+        raise HttpError(403, "This page concerns more lanes than yours.")
     return replace(view, allowed=await _allowed(view)) if reads else view
 
 
@@ -170,7 +170,7 @@ async def _allowed(view: View) -> frozenset[str]:
                 view.request,
                 view.visitor,
                 action,
-                view.target(action.partition(".")[0], name or None),
+                view.subject(action.partition(".")[0], name or None),
             )
         ]
     )
@@ -206,7 +206,7 @@ def _error_page(request: Request, status: int, text: str) -> Response:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
+    assert isinstance(error, HttpError)
     response = _error_page(request, error.status, error.text)
     response.headers.update(error.headers)
     return response

@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from rota.errors import RotaError
-from rota.web.access import Refused, Target
+from rota.web.access import HttpError, Subject
 from rota.web.site import Board, Site
 
 PATIENCE_S = 2.0
@@ -33,7 +33,7 @@ def routes(site: Site) -> list[Route]:
         await _must_read_all(site, request)
         module = _metrics()
         if module is None:
-            raise Refused(404, MISSING)
+            raise HttpError(404, MISSING)
         if site.collector is None:
             site.collector = module.collector(*(board.queue for board in site.boards.values()))
         text = await asyncio.to_thread(module.exposition, site.collector)
@@ -54,11 +54,11 @@ async def _answers(board: Board) -> bool:
 async def _must_read_all(site: Site, request: Request) -> None:
     visitor = await site.access.enter(request)
     if visitor.scope is not None:
-        raise Refused(403, "Metrics concern more lanes than yours.")
+        raise HttpError(403, "Metrics concern more lanes than yours.")
     for board in site.boards.values():
-        target = Target(board.queue.name, "queue")
-        if not await site.access.may(request, visitor, "read", target):
-            raise Refused(403, "You may not see these queues.")
+        subject = Subject(board.queue.name, "queue")
+        if not await site.access.may(request, visitor, "read", subject):
+            raise HttpError(403, "You may not see these queues.")
 
 
 def _metrics() -> ModuleType | None:

@@ -12,7 +12,7 @@ from typing import Any
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from rota.web.access import Refused
+from rota.web.access import HttpError
 from rota.web.looks import Snapshot
 from rota.web.pages import PAGES, lanes, overview
 from rota.web.render import render
@@ -29,12 +29,14 @@ _LINE_ENDS = re.compile(r"\r\n|\r|\n")
 
 
 async def stream(view: View) -> StreamingResponse:
-    """The parts of a page, each when it has changed. Raises Refused when too many listen."""
+    """The parts of a page, each when it has changed. Raises HttpError when too many listen."""
     streams = view.site.streams
     if len(streams) >= MAX_STREAMS:
-        raise Refused(503, f"{MAX_STREAMS} pages are live already; this one is not.")
+        raise HttpError(503, f"{MAX_STREAMS} pages are live already; this one is not.")
     if streams.of(view.visitor.key) >= MAX_STREAMS_EACH:
-        raise Refused(503, f"{MAX_STREAMS_EACH} pages of yours are live already; this one is not.")
+        raise HttpError(
+            503, f"{MAX_STREAMS_EACH} pages of yours are live already; this one is not."
+        )
     return _Live(view)
 
 

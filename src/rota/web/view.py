@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 
 from rota.queue import Queue
-from rota.web.access import Refused, Target, Visitor
+from rota.web.access import HttpError, Subject, Visitor
 from rota.web.site import Board, Site
 from rota.web.watch import Watch
 
@@ -47,7 +47,7 @@ class View:
     def must_see(self, lane: str | None, what: str) -> None:
         """What is out of scope is as if it were not there."""
         if not self.sees(lane):
-            raise Refused(404, f"There is no such {what}.")
+            raise HttpError(404, f"There is no such {what}.")
 
     def text(self, name: str) -> str:
         """A parameter of the address, '' where it is not given."""
@@ -62,5 +62,5 @@ class View:
         """The address of this page, with some parameters changed."""
         return self.link(self.page, **(dict(self.request.query_params) | given))
 
-    def target(self, kind: str, name: str | None = None) -> Target:
-        return Target(self.queue.name, kind, name)
+    def subject(self, kind: str, name: str | None = None) -> Subject:
+        return Subject(self.queue.name, kind, name)

@@ -1,4 +1,4 @@
-"""What is shown: each module gives the facts of one page, its template of that name the form."""
+"""What is shown: a function gives the facts of each page, the template of its name the form."""
 
 from __future__ import annotations
 
@@ -6,29 +6,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rota.web.pages import (
-    dead,
-    job,
-    jobs,
-    lane,
-    lanes,
-    overview,
-    scheduled,
-    sequences,
-    system,
-    workers,
-)
+from rota.web.pages import dead, jobs, lane, lanes, overview, system
 from rota.web.view import View
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """`parts`: templates that are pushed anew with each look. `actions`: what it offers, with the
     kind of what they change; `subject`: the parameter that names what the page is about.
     `whole_queue`: who is kept to some lanes does not see it."""
 
-    facts: Callable[[View], Awaitable[dict[str, Any]]]
     title: str
+    facts: Callable[[View], Awaitable[dict[str, Any]]]
     parts: tuple[str, ...] = ()
     actions: tuple[str, ...] = ()
     subject: str | None = None
@@ -36,46 +25,61 @@ class Page:
     hidden: bool = False
 
 
-LANE_VERBS = ("pause", "resume", "set", "block", "unblock", "cancel")
+def _verbs(noun: str, *verbs: str) -> tuple[str, ...]:
+    return tuple(f"{noun}.{verb}" for verb in verbs)
+
 
 PAGES: dict[str, Page] = {
     "": Page(
-        overview.facts,
-        "Overview",
-        ("figures", "neediest"),
-        ("queue.pause", "queue.resume", "queue.set"),
+        title="Overview",
+        facts=overview.facts,
+        parts=("figures", "neediest"),
+        actions=_verbs("queue", "pause", "resume", "set"),
     ),
-    "lanes": Page(lanes.facts, "Lanes", ("lanes", "stack"), ("lane.pause", "lane.resume")),
+    "lanes": Page(
+        title="Lanes",
+        facts=lanes.facts,
+        parts=("lanes", "stack"),
+        actions=_verbs("lane", "pause", "resume"),
+    ),
     "lane": Page(
-        lane.facts, "Lane", (), tuple(f"lane.{verb}" for verb in LANE_VERBS), "name", hidden=True
+        title="Lane",
+        facts=lane.facts,
+        actions=_verbs("lane", "pause", "resume", "set", "block", "unblock", "cancel"),
+        subject="name",
+        hidden=True,
     ),
     "sequences": Page(
-        sequences.facts, "Sequences", (), ("sequence.skip", "job.retry", "job.cancel")
+        title="Sequences",
+        facts=jobs.sequences,
+        actions=("sequence.skip", "job.retry", "job.cancel"),
     ),
-    "jobs": Page(jobs.facts, "Jobs"),
+    "jobs": Page(title="Jobs", facts=jobs.by_state),
     "job": Page(
-        job.facts,
-        "Job",
-        (),
-        ("job.retry", "job.cancel", "job.discard"),
-        "id",
+        title="Job",
+        facts=jobs.one,
+        actions=_verbs("job", "retry", "cancel", "discard"),
+        subject="id",
         hidden=True,
     ),
     "dead": Page(
-        dead.facts,
-        "Dead",
-        (),
-        ("dead.replay", "dead.discard", "dead.replay_all", "dead.discard_all"),
+        title="Dead",
+        facts=dead.facts,
+        actions=_verbs("dead", "replay", "discard", "replay_all", "discard_all"),
     ),
-    "scheduled": Page(scheduled.facts, "Scheduled", (), ("job.retry", "job.cancel")),
+    "scheduled": Page(
+        title="Scheduled", facts=jobs.scheduled, actions=_verbs("job", "retry", "cancel")
+    ),
     "workers": Page(
-        workers.facts,
-        "Workers",
-        (),
-        ("worker.quiet", "worker.stop", "worker.evict"),
+        title="Workers",
+        facts=system.workers,
+        actions=_verbs("worker", "quiet", "stop", "evict"),
         whole_queue=True,
     ),
     "system": Page(
-        system.facts, "System", (), ("doctor.examine", "doctor.repair"), whole_queue=True
+        title="System",
+        facts=system.facts,
+        actions=_verbs("doctor", "examine", "repair"),
+        whole_queue=True,
     ),
 }

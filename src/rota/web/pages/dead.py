@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rota.values.model import JobInfo
-from rota.web.pages.listing import Filter, asked, following
+from rota.web.pages.jobs import Filter, asked, following
 from rota.web.payload import one_line, with_shown_error
 from rota.web.view import View
 

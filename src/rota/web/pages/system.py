@@ -1,4 +1,4 @@
-"""The server, the queue's settings, and what the doctor found."""
+"""The workers; the server, the queue's settings, what the doctor found."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rota.web.view import View
 
 SHOWN_FINDINGS = 200
 SHOWN_TEMPLATES = 100
+SHOWN_CONSUMERS = 200
 
 
 async def facts(view: View) -> dict[str, Any]:
@@ -28,4 +29,15 @@ async def facts(view: View) -> dict[str, Any]:
         "checkup": checkup,
         "findings": report.findings[:SHOWN_FINDINGS] if report else [],
         "all_findings": len(report.findings) if report else 0,
+    }
+
+
+async def workers(view: View) -> dict[str, Any]:
+    """Consumers that have a lease, and what they hold."""
+    info = await view.queue.info()
+    found = await view.queue.consumers(SHOWN_CONSUMERS)
+    return {
+        "info": info,
+        "consumers": sorted(found, key=lambda one: (one.name, one.id)),
+        "limit": SHOWN_CONSUMERS,
     }
