@@ -26,8 +26,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 
 from rota.connection import parse_url
-from rota.embedded import EmbeddedServer
-from rota.embedded.temporary import socket_url, temporary_server
+from rota.embedded import EmbeddedServer, socket_url, temporary_server
 from rota.embedded.wire import ask
 from rota.link import Link
 from rota.queue import Queue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import importlib.util
 import os
 import shutil
@@ -25,7 +26,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
-from rota.embedded import EmbeddedServer, acquire, find_server, locks, running
+from rota.embedded import EmbeddedServer, acquire, find_server, running
 from rota.errors import ConfigError, ServerTooOld, Unavailable
 from tests.support.times import IN_TIME, PATIENCE
 from tests.support.waiting import eventually
@@ -121,11 +122,9 @@ class Home:
             shutil.rmtree(self.root)
 
     def _kill_left(self) -> None:
-        command = ["ps", "-eo", "pid=,args="]
-        for line in subprocess.run(command, capture_output=True, text=True).stdout.splitlines():
-            if str(self.root) in line:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(line.split()[0]), signal.SIGKILL)
+        for pid in processes_of(self.root):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture
@@ -164,6 +163,23 @@ def parent(pid: int) -> int:
 def ps(pid: int, field: str) -> str:
     command = ["ps", "-o", f"{field}=", "-p", str(pid)]
     return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+
+def processes_of(path: Path) -> list[int]:
+    command = ["ps", "-eo", "pid=,args="]
+    lines = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
+    return [int(line.split()[0]) for line in lines if str(path) in line]
+
+
+@contextlib.contextmanager
+def lock_exclusively(path: Path) -> Iterator[int]:
+    """Raises BlockingIOError where somebody holds it."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def alive(pid: int) -> bool:
@@ -396,16 +412,34 @@ def test_a_server_nobody_waits_for_any_more_ends_at_once(home: Home) -> None:
     """The order to end may come before the server's program has even been loaded."""
     home.data.mkdir(mode=0o700)
     script = str(SOURCE / "rota" / "embedded" / "supervisor.py")
-    words = [str(home.data), str(home.data / "server.sock"), str(find_server().path), "no"]
+    command = [sys.executable, "-I", "-S", script, str(home.data), str(find_server().path), "no"]
     for _ in range(5):
-        with locks.FileLock(home.data / "start.lock") as lock:
-            fd = lock.fileno()
-            command = [sys.executable, "-I", "-S", script, *words, str(fd)]
-            # Its output ends when the supervisor does; a server that missed the order takes 10 s.
-            subprocess.run(
-                command, pass_fds=[fd], stdout=subprocess.PIPE, timeout=IN_TIME, check=True
-            )
+        # Its output ends when the supervisor does; a server that missed the order takes 10 s.
+        subprocess.run(command, stdout=subprocess.PIPE, timeout=IN_TIME, check=True)
         assert not running(home.data)
+
+
+def test_of_supervisors_launched_at_once_one_stays(home: Home) -> None:
+    server = home.acquire()
+    same = run_id(server.socket)
+    script = str(SOURCE / "rota" / "embedded" / "supervisor.py")
+    command = [sys.executable, "-I", "-S", script, str(home.data), str(find_server().path), "no"]
+    said = subprocess.run(command, stdout=subprocess.PIPE, timeout=IN_TIME, check=True).stdout
+    assert said == b"retry:\n"
+    assert run_id(server.ensure()) == same
+
+
+def test_a_supervisor_killed_before_its_server_runs_is_followed_by_another(home: Home) -> None:
+    """What it had noted of an earlier server does not lead to one that is about to end."""
+    home.acquire().close()
+    eventually(lambda: not running(home.data), "the server is left", timeout=PATIENCE)
+    with lock_exclusively(home.data / "server.lock"):  # as an older server would
+        starter = home.user()
+        note = home.data / "supervisor.lock"
+        eventually(lambda: not note.read_bytes(), "no supervisor waits", timeout=PATIENCE)
+        supervisors = [pid for pid in processes_of(home.data) if "supervisor.py" in ps(pid, "args")]
+        kill(*supervisors)
+    assert run_id(starter.socket())
 
 
 def test_many_users_that_lose_their_server_find_one_again(home: Home) -> None:
@@ -438,7 +472,7 @@ def test_stale_files_do_not_block_a_start(home: Home) -> None:
     stale = sockets.socket(sockets.AF_UNIX)
     stale.bind(str(home.data / "server.sock"))
     stale.close()
-    for name in ("users", "start", "supervisor", "server", "always"):
+    for name in ("users", "supervisor", "server", "always"):
         (home.data / f"{name}.lock").write_text("1\n")
     (home.data / "server.pid").write_text("1\n")
     assert run_id(home.acquire().socket)
@@ -463,15 +497,14 @@ def test_a_server_that_outlived_its_supervisor_is_ended_first(home: Home) -> Non
     home.acquire().close()
     eventually(lambda: not running(home.data), "the server is left", timeout=PATIENCE)
     socket = home.data / "server.sock"
-    with locks.FileLock(home.data / "server.lock") as lock:
-        assert lock.try_exclusive()
-        os.set_inheritable(lock.fileno(), True)
+    with lock_exclusively(home.data / "server.lock") as fd:
+        os.set_inheritable(fd, True)
         orphan = subprocess.Popen(
             [str(find_server().path), "--port", "0"]
             + ["--unixsocket", str(socket), "--dir", str(home.data)]
             + ["--appendonly", "yes", "--appendfsync", "no", "--save", ""],
             stdout=subprocess.DEVNULL,
-            pass_fds=[lock.fileno()],
+            pass_fds=[fd],
         )
     eventually(socket.exists, "the orphan does not listen")
     with client(socket) as redis:
@@ -606,8 +639,11 @@ def test_a_child_that_asks_is_a_user_of_its_own(home: Home) -> None:
 
 
 def locks_free(path: Path) -> bool:
-    with locks.FileLock(path) as lock:
-        return lock.try_exclusive()
+    try:
+        with lock_exclusively(path):
+            return True
+    except BlockingIOError:
+        return False
 
 
 # --- fsync ------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from rota.demo.report import Report, reckon
 from rota.demo.run import Stage, play
 from rota.demo.summary import print_summary
 from rota.demo.view import open_view
-from rota.embedded.temporary import socket_url, temporary_server
+from rota.embedded import socket_url, temporary_server
 from rota.errors import RotaError
 
 SHORTEST_S, LENGTH_S, LONGEST_S = 3.0, 15.0, 16.0

@@ -1,4 +1,4 @@
-"""Whole-file locks (flock) that neither an exec nor a fork carries along.
+"""Shared locks on whole files (flock) that neither an exec nor a fork carries along.
 
 A flock belongs to the open file, and a fork shares open files: a child would keep its
 parent's lock for as long as it lives. So the process keeps a book of its open lock files,
@@ -12,12 +12,12 @@ import errno
 import fcntl
 import os
 import threading
+from contextlib import closing
 from pathlib import Path
-from types import TracebackType
 
 
-class FileLock:
-    """One open lock file. Ends by `close`, by leaving the context, or in a forked child."""
+class SharedLock:
+    """A lock file, held once `try_take` has said so. Ends by `close`, or in a forked child."""
 
     __slots__ = ("_fd", "path")
 
@@ -29,31 +29,20 @@ class FileLock:
             self._fd = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
             _BOOK.open_files.add(self)
 
-    def __enter__(self) -> FileLock:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     @property
     def is_open(self) -> bool:
         return self._fd >= 0
 
-    def try_shared(self) -> bool:
-        """Raises OSError if the file system knows no locks."""
-        return self._try(fcntl.LOCK_SH)
-
-    def try_exclusive(self) -> bool:
-        """Raises OSError if the file system knows no locks."""
-        return self._try(fcntl.LOCK_EX)
-
-    def fileno(self) -> int:
-        return self._fd
+    def try_take(self) -> bool:
+        """False while somebody holds it exclusively. Raises OSError if the file system knows no
+        locks."""
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN):
+                return False
+            raise
+        return True
 
     def close(self) -> None:
         with _BOOK.guard:
@@ -62,21 +51,12 @@ class FileLock:
                 os.close(fd)
                 _BOOK.open_files.discard(self)
 
-    def _try(self, kind: int) -> bool:
-        try:
-            fcntl.flock(self._fd, kind | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN):
-                return False
-            raise
-        return True
-
 
 def is_held(path: Path) -> bool:
     """Whether somebody holds the file's lock exclusively. No file: no."""
     try:
-        with FileLock(path, create=False) as lock:
-            return not lock.try_shared()
+        with closing(SharedLock(path, create=False)) as lock:
+            return not lock.try_take()
     except FileNotFoundError:
         return False
 
@@ -85,7 +65,7 @@ class _Book:
     """The open lock files of this process. A fork waits until no thread is writing in it."""
 
     def __init__(self) -> None:
-        self.open_files: set[FileLock] = set()
+        self.open_files: set[SharedLock] = set()
         self.guard = threading.RLock()
         os.register_at_fork(
             before=lambda: self.guard.acquire(),

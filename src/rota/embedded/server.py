@@ -1,21 +1,28 @@
-"""The public face: a process holds a directory's server once, however often it asks."""
+"""The public face: a use of a directory's server, from `acquire` to `close`."""
 
 from __future__ import annotations
 
 import math
 import os
+import shutil
+import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from urllib.parse import quote
 
-from rota.embedded.locks import FileLock
-from rota.embedded.paths import DataDirectory, prepare, refusal
+from rota.embedded.directory import prepare, refusal, running
+from rota.embedded.locks import SharedLock
 from rota.embedded.starting import POLL, Fsync, bring_up
+from rota.embedded.supervisor import ALWAYS_LOCK, USERS_LOCK
 from rota.embedded.wire import ask
 from rota.errors import ConfigError, Unavailable
 
 _SETTING_TIMEOUT = 5.0
+_END_TIMEOUT = 10.0
 
 
 def acquire(
@@ -45,36 +52,69 @@ def acquire(
 
 
 class EmbeddedServer:
-    """One use of a directory's server. The server ends when no process uses it any more.
+    """One use of a directory's server. The server ends when no use is left in any process.
 
     After a fork the child is no user until it calls `ensure`.
     """
 
-    def __init__(self, data: DataDirectory, fsync: Fsync, start_timeout: float) -> None:
+    def __init__(self, path: Path, fsync: Fsync, start_timeout: float) -> None:
+        self.path = path
+        """The data directory."""
+        self.socket = path
+        """The unix socket, as of the last `ensure` in this process."""
         self._fsync: Fsync = fsync
         self._start_timeout = start_timeout
-        self._holder = _HOLDERS.enter(data, self)
+        self._locks: dict[str, SharedLock] = {}
+        self._closed = False
+        self._guards: dict[int, threading.Lock] = {}
 
     @property
-    def path(self) -> Path:
-        """The data directory."""
-        return self._holder.data.path
-
-    @property
-    def socket(self) -> Path:
-        """The unix socket, as of the last `ensure` in this process."""
-        return self._holder.socket
+    def _guard(self) -> threading.Lock:
+        """One for each process: after a fork a thread that held it may not be there."""
+        return self._guards.setdefault(os.getpid(), threading.Lock())
 
     def ensure(self) -> Path:
         """Makes sure that a server runs, starting one if it has died; returns the socket.
 
         Raises as `acquire` does, and Unavailable after `close`.
         """
-        return self._holder.ensure(self, self._fsync, self._start_timeout)
+        deadline = time.monotonic() + self._start_timeout
+        with self._guard:
+            if self._closed:
+                raise Unavailable(f"the embedded server in {self.path} was closed in this process")
+            try:
+                self._hold(USERS_LOCK, deadline)
+                if self._fsync == "always":
+                    self._hold(ALWAYS_LOCK, deadline)
+                self.socket = bring_up(self.path, self._fsync, deadline)
+            except OSError as error:
+                raise refusal(self.path, error) from error
+            if self._fsync == "always":
+                _demand_fsync(self.socket)
+            return self.socket
+
+    def _hold(self, name: str, deadline: float) -> None:
+        if name in self._locks and self._locks[name].is_open:
+            return
+        lock = self._locks[name] = SharedLock(self.path / name)
+        try:
+            while not lock.try_take():
+                if time.monotonic() >= deadline:
+                    raise Unavailable(
+                        f"the embedded server in {self.path} has been ending for too long; "
+                        f"{name} is still locked"
+                    )
+                time.sleep(POLL)
+        except BaseException:
+            lock.close()
+            raise
 
     def close(self) -> None:
         """Ends this use; does not wait for the server to end. Idempotent."""
-        _HOLDERS.leave(self._holder, self)
+        with self._guard:
+            self._closed = True
+            for lock in self._locks.values():
+                lock.close()
 
     def __enter__(self) -> EmbeddedServer:
         return self
@@ -88,91 +128,6 @@ class EmbeddedServer:
         self.close()
 
 
-class _Holder:
-    """This process's locks on one directory, for all its uses together."""
-
-    def __init__(self, data: DataDirectory) -> None:
-        self.data = data
-        self.socket = data.path  # until the first `ensure`
-        self.uses: set[EmbeddedServer] = set()
-        self.guard = threading.Lock()
-        self._users: FileLock | None = None
-        self._always: FileLock | None = None
-
-    def ensure(self, use: EmbeddedServer, fsync: Fsync, timeout: float) -> Path:
-        deadline = time.monotonic() + timeout
-        with self.guard:
-            if use not in self.uses:
-                raise Unavailable(
-                    f"the embedded server in {self.data.path} was closed in this process"
-                )
-            try:
-                self._users = _hold(self._users, self.data.users_lock, deadline)
-                if fsync == "always" or self._always is not None:
-                    self._always = _hold(self._always, self.data.always_lock, deadline)
-                self.socket = bring_up(self.data, fsync, deadline)
-            except OSError as error:
-                raise refusal(self.data.path, error) from error
-            if self._always is not None:
-                _demand_fsync(self.socket)
-            return self.socket
-
-    def close_if_unused(self) -> None:
-        with self.guard:
-            if not self.uses:
-                for lock in (self._users, self._always):
-                    if lock is not None:
-                        lock.close()
-                self._users = self._always = None
-
-
-class _Holders:
-    """The holders of this process, one per directory."""
-
-    def __init__(self) -> None:
-        self._by_path: dict[Path, _Holder] = {}
-        self._guard = threading.Lock()
-        os.register_at_fork(after_in_child=self._renew_guards)
-
-    def enter(self, data: DataDirectory, use: EmbeddedServer) -> _Holder:
-        with self._guard:
-            holder = self._by_path.setdefault(data.path, _Holder(data))
-            holder.uses.add(use)
-            return holder
-
-    def leave(self, holder: _Holder, use: EmbeddedServer) -> None:
-        with self._guard:
-            holder.uses.discard(use)
-            if not holder.uses and self._by_path.get(holder.data.path) is holder:
-                del self._by_path[holder.data.path]
-        holder.close_if_unused()
-
-    def _renew_guards(self) -> None:
-        """A thread that held one does not exist in the child."""
-        self._guard = threading.Lock()
-        for holder in self._by_path.values():
-            holder.guard = threading.Lock()
-
-
-def _hold(lock: FileLock | None, path: Path, deadline: float) -> FileLock:
-    """The shared lock on `path`: the given one if still open, else a new one."""
-    if lock is not None and lock.is_open:
-        return lock
-    lock = FileLock(path)
-    try:
-        while not lock.try_shared():
-            if time.monotonic() >= deadline:
-                raise Unavailable(
-                    f"the embedded server in {path.parent} has been ending for too long; "
-                    f"{path.name} is still locked"
-                )
-            time.sleep(POLL)
-    except BaseException:
-        lock.close()
-        raise
-    return lock
-
-
 def _demand_fsync(socket: Path) -> None:
     """The server may have been started by a user who did not ask for it."""
     try:
@@ -183,4 +138,37 @@ def _demand_fsync(socket: Path) -> None:
         raise Unavailable(f"the server at {socket} refused appendfsync=always: {reply}")
 
 
-_HOLDERS = _Holders()
+# ── a server for a while ────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def temporary_server() -> Iterator[EmbeddedServer]:
+    """A fresh server in a temporary directory; when the block ends, so do both. Blocking.
+
+    Give clients the `socket_url`, not `embedded:`, so that one left open does not keep the
+    server alive.
+
+    The directory outlives the block only where another process still uses the server.
+    Raises as `acquire` does.
+    """
+    directory = Path(tempfile.mkdtemp(prefix="rota-"))
+    try:
+        with acquire(directory) as server:
+            yield server
+    finally:
+        _remove(directory)
+
+
+def socket_url(server: EmbeddedServer) -> str:
+    """Where the server listens, for clients that do not hold it."""
+    return f"unix://{quote(str(server.socket))}"
+
+
+def _remove(directory: Path) -> None:
+    """The server writes until it has ended, so that comes first."""
+    deadline = time.monotonic() + _END_TIMEOUT
+    while running(directory):
+        if time.monotonic() >= deadline:
+            return
+        time.sleep(POLL)
+    shutil.rmtree(directory, ignore_errors=True)

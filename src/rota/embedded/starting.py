@@ -1,23 +1,19 @@
-"""Brings a server up: joins the one that runs, else starts one, one starter at a time."""
+"""Brings a server up: joins the one that runs, else launches a supervisor that starts one."""
 
 from __future__ import annotations
 
 import os
-import selectors
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
 from rota.embedded import supervisor
-from rota.embedded.binary import ServerBinary, find_server
-from rota.embedded.locks import FileLock, is_held
-from rota.embedded.paths import DataDirectory
+from rota.embedded.binary import find_server
+from rota.embedded.locks import is_held
 from rota.embedded.wire import Answer, ping
 from rota.errors import Unavailable
 
@@ -25,100 +21,83 @@ Fsync = Literal["no", "always"]
 
 POLL = 0.01
 _PING_TIMEOUT = 1.0
-_LOG_TAIL_BYTES = 4096
-_LOG_TAIL_LINES = 12
+_TAIL_BYTES = 4096
+_TAIL_LINES = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Sight:
-    """What a look at the directory shows. `socket` is set once a server may listen there."""
-
-    supervised: bool
-    answer: Answer = Answer.NONE
-    socket: Path | None = None
-
-
-def bring_up(data: DataDirectory, fsync: Fsync, deadline: float) -> Path:
+def bring_up(data: Path, fsync: Fsync, deadline: float) -> Path:
     """Returns the socket of a server that answers. The caller holds the users' lock.
 
     Raises Unavailable, with the end of the server's log, if it does not start; also when
     `deadline` (monotonic seconds) passes. May raise OSError.
     """
-    trouble: str | None = None
-    since = time.monotonic()
-    while True:
-        sight = look(data)
-        if sight.socket is not None and sight.answer is Answer.READY:
-            return sight.socket
-        if time.monotonic() >= deadline:
-            raise Unavailable(_late(data, sight, trouble, time.monotonic() - since))
-        if not sight.supervised:
-            trouble = _start(data, fsync, deadline) or trouble
-        time.sleep(POLL)
+    began, trouble, log_start = time.monotonic(), "", 0
+    launched: subprocess.Popen[bytes] | None = None
+    with ExitStack() as stack:
+        while True:
+            supervised = is_held(data / supervisor.SUPERVISOR_LOCK)
+            socket = _noted_socket(data) if supervised else None
+            answer = Answer.NONE if socket is None else ping(socket, _PING_TIMEOUT)
+            if socket is not None and answer is Answer.READY:
+                return socket
+            if time.monotonic() >= deadline:
+                raise Unavailable(_late(data, answer, trouble, time.monotonic() - began))
+            failure = None if launched is None else _failure(launched)
+            if failure is not None:
+                launched = None
+                trouble = _to_be_repeated(data, failure, log_start) or trouble
+            elif launched is None and not supervised:
+                log_start = _log_length(data)
+                launched = stack.enter_context(_launch(data, fsync))
+            time.sleep(POLL)
 
 
-def look(data: DataDirectory) -> Sight:
-    """A server counts only under a supervisor: without one, or while a new supervisor
-    waits for the end of an older server, what answers is about to end."""
-    if not is_held(data.supervisor_lock):
-        return Sight(supervised=False)
-    socket = data.socket()
-    if socket is None or not data.is_started():
-        return Sight(supervised=True)
-    return Sight(supervised=True, answer=ping(socket, _PING_TIMEOUT), socket=socket)
+def _noted_socket(data: Path) -> Path | None:
+    """Where the server listens that the supervisor has started; None before it has.
+
+    A server counts only with its supervisor: without one, or while a new one waits for the end of
+    an older server, what answers is about to end.
+    """
+    note = (data / supervisor.SUPERVISOR_LOCK).read_bytes()
+    return Path(os.fsdecode(note[:-1])) if note.endswith(b"\n") else None
 
 
-def _start(data: DataDirectory, fsync: Fsync, deadline: float) -> str | None:
-    """One attempt, unless another starter is at it. Returns why it should be repeated."""
-    with FileLock(data.start_lock) as lock:
-        if not lock.try_exclusive() or is_held(data.supervisor_lock):
-            return None
-        log_start = data.trim_log()
-        with _supervisor(data, find_server(), fsync, lock) as report:
-            failure = _await_server(data, report, deadline)
-    if failure is None:
-        return None
-    if not failure:
-        return "the supervisor was killed while it started the server"
-    if failure.startswith(supervisor.RETRY):
-        return failure.removeprefix(supervisor.RETRY)
-    raise Unavailable(
-        f"the embedded server in {data.path} did not start: {failure}{_log_tail(data, log_start)}"
-    )
-
-
-@contextmanager
-def _supervisor(
-    data: DataDirectory, program: ServerBinary, fsync: Fsync, start_lock: FileLock
-) -> Iterator[IO[bytes]]:
-    """Launches the supervisor in a session of its own; yields what it has to report."""
-    socket = data.place_socket()
-    fd = start_lock.fileno()
+def _launch(data: Path, fsync: Fsync) -> subprocess.Popen[bytes]:
+    """A supervisor in a session of its own. Where another one came first, it ends at once."""
     script = [_python(), "-I", "-S", str(Path(supervisor.__file__).resolve())]
-    words = [str(data.path), str(socket), str(program.path), fsync, str(fd)]
-    with subprocess.Popen(
-        [*script, *words],
+    launched = subprocess.Popen(
+        [*script, str(data), str(find_server().path), fsync],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        pass_fds=[fd],
         start_new_session=True,
-    ) as launched:
-        assert launched.stdout is not None
-        yield launched.stdout
+    )
+    assert launched.stdout is not None
+    os.set_blocking(launched.stdout.fileno(), False)
+    return launched
 
 
-def _await_server(data: DataDirectory, report: IO[bytes], deadline: float) -> str | None:
-    """Waits for the server's first answer; returns the supervisor's report if it failed:
-    empty if the supervisor was killed before it could say anything."""
-    with selectors.DefaultSelector() as selector:
-        selector.register(report, selectors.EVENT_READ)
-        while time.monotonic() < deadline:
-            if selector.select(POLL):
-                return os.read(report.fileno(), _LOG_TAIL_BYTES).decode(errors="replace").strip()
-            if look(data).answer is Answer.READY:
-                return None
-    return None
+def _failure(launched: subprocess.Popen[bytes]) -> str | None:
+    """What a supervisor says that has failed: '' where it was killed before it could say anything.
+    None: it lives."""
+    assert launched.stdout is not None
+    try:
+        said = os.read(launched.stdout.fileno(), _TAIL_BYTES)
+    except BlockingIOError:
+        return None
+    return said.decode(errors="replace").strip()
+
+
+def _to_be_repeated(data: Path, failure: str, log_start: int) -> str:
+    """Why the start is to be tried again; '' where another supervisor came first. Raises
+    Unavailable where that would not help."""
+    if not failure:
+        return "the supervisor was killed while it started the server"
+    if failure.startswith(supervisor.RETRY):
+        return failure.removeprefix(supervisor.RETRY).strip()
+    raise Unavailable(
+        f"the embedded server in {data} did not start: {failure}{_log_tail(data, log_start)}"
+    )
 
 
 def _python() -> str:
@@ -132,21 +111,30 @@ def _python() -> str:
     return found
 
 
-def _late(data: DataDirectory, sight: Sight, trouble: str | None, waited: float) -> str:
-    where = f"the embedded server in {data.path}"
-    if sight.answer is Answer.LOADING:
+def _late(data: Path, answer: Answer, trouble: str, waited: float) -> str:
+    where = f"the embedded server in {data}"
+    if answer is Answer.LOADING:
         return f"{where} is still loading its data after {waited:.0f} s; give it more time"
     if trouble:
         return f"{where} did not start within {waited:.0f} s; {trouble}"
-    return f"{where} did not answer within {waited:.0f} s; its log is {data.log}"
+    return f"{where} did not answer within {waited:.0f} s; its log is {data / supervisor.LOG}"
 
 
-def _log_tail(data: DataDirectory, start: int) -> str:
+def _log_length(data: Path) -> int:
     try:
-        with data.log.open("rb") as log:
+        return (data / supervisor.LOG).stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _log_tail(data: Path, start: int) -> str:
+    """The last lines the server has written; a log that is shorter than before is a new one."""
+    path = data / supervisor.LOG
+    try:
+        with path.open("rb") as log:
             end = log.seek(0, os.SEEK_END)
-            log.seek(max(start, end - _LOG_TAIL_BYTES))
-            lines = log.read().decode(errors="replace").splitlines()[-_LOG_TAIL_LINES:]
+            log.seek(max(start if start <= end else 0, end - _TAIL_BYTES))
+            lines = log.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]
     except OSError:
         return ""
-    return f"\nThe end of {data.log}:\n" + "\n".join(f"  {line}" for line in lines)
+    return f"\nThe end of {path}:\n" + "\n".join(f"  {line}" for line in lines)

@@ -2,21 +2,21 @@
 
 Run as a script, with nothing but the standard library, in a session of its own:
 
-    supervisor.py DATA_DIRECTORY SOCKET SERVER_PROGRAM FSYNC START_LOCK_FD
+    supervisor.py DATA_DIRECTORY SERVER_PROGRAM FSYNC
 
 Locks, all in the data directory:
 
     users.lock       shared by every user; this process waits for it exclusively and keeps
                      it until the server has ended, so that newcomers wait that long
-    start.lock       inherited from the starter: nobody else starts a server meanwhile,
-                     even if the starter is killed; closed once the server runs
-    supervisor.lock  exclusive while this process lives; holds its pid once the server runs
+    supervisor.lock  exclusive while this process lives: where several are launched at once,
+                     one stays; says where the server listens, once it has been started
     server.lock      exclusive, inherited by the server: held exactly as long as that
                      process lives, so no two servers write one append-only file
     always.lock      shared by the users that asked for fsync=always
 
 What went wrong is written to standard output, which the starter reads until the server
-answers: one line, beginning with `retry: ` where the server was merely killed.
+answers: one line, beginning with `retry:` where the server was merely killed, or another
+supervisor came first.
 """
 
 from __future__ import annotations
@@ -30,14 +30,18 @@ import stat
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 USERS_LOCK = "users.lock"
-START_LOCK = "start.lock"
 SUPERVISOR_LOCK = "supervisor.lock"
 SERVER_LOCK = "server.lock"
 ALWAYS_LOCK = "always.lock"
 LOG = "server.log"
-RETRY = "retry: "
+LOG_LIMIT = 8 * 1024 * 1024
+SOCKET = "server.sock"
+# Bytes of a socket's path, without the closing NUL: what the kernel's address holds.
+SOCKET_PATH_LIMIT = 103 if sys.platform == "darwin" else 107
+RETRY = "retry:"
 
 NO_USER_LEFT = signal.SIGUSR1
 TICK = signal.SIGALRM
@@ -48,6 +52,8 @@ PR_SET_PDEATHSIG = 1
 STOP_GRACE = 10
 LOOK_EVERY = 5
 OLD_SERVER_GRACE = 30.0
+# Whoever looks whether a supervisor lives holds its lock for an instant.
+LOCK_PATIENCE = 0.2
 POLL = 0.01
 
 
@@ -56,8 +62,7 @@ class Refused(Exception):
 
 
 def main(argv: list[str]) -> None:
-    data, socket, program, fsync, start_lock = argv
-    os.set_inheritable(int(start_lock), False)
+    data, program, fsync = argv
     os.umask(0o077)
     os.chdir(data)
     if os.fork():
@@ -66,39 +71,65 @@ def main(argv: list[str]) -> None:
         signal.signal(event, lambda *_: None)  # an ignored signal cannot be waited for
     signal.pthread_sigmask(signal.SIG_BLOCK, EVENTS)
     try:
-        mark = lock_exclusively(SUPERVISOR_LOCK)
-        os.ftruncate(mark, 0)
-        server = start(socket, server_command(data, socket, program, fsync))
-        os.pwrite(mark, b"%d\n" % os.getpid(), 0)
+        note = lock(SUPERVISOR_LOCK, LOCK_PATIENCE)
+        if note is None:
+            raise Refused(RETRY)
+        before = os.fsdecode(os.pread(note, 4096, 0)).strip()
+        os.ftruncate(note, 0)  # a server that still answers there is about to end
+        socket = place_socket(data)
+        server = start(socket, before, server_command(data, socket, program, fsync))
+        os.pwrite(note, os.fsencode(socket) + b"\n", 0)
     except (OSError, Refused) as error:
         report(str(error))
         os._exit(1)
-    os.close(int(start_lock))
     status = supervise(server, socket)
     remove_socket(data, socket)
     report_end(status)
     os._exit(0)
 
 
-def lock_exclusively(name: str) -> int:
+def lock(name: str, patience: float, meanwhile: Callable[[], object] = lambda: None) -> int | None:
+    """The file, locked exclusively; None where somebody holds it for longer than that."""
     fd = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
-    fcntl.flock(fd, fcntl.LOCK_EX)
-    return fd
+    deadline = time.monotonic() + patience
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return fd
+        if time.monotonic() >= deadline:
+            os.close(fd)
+            return None
+        meanwhile()
+        time.sleep(POLL)
 
 
-def is_shared(name: str) -> bool:
-    """Whether somebody holds the lock."""
-    fd = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
+def place_socket(data: str) -> str:
+    """Where the server listens: a path too long for a socket gets a short directory elsewhere."""
+    inside = os.path.join(data, SOCKET)
+    if fits(inside):
+        return inside
+    import hashlib
+
+    name = f"rota-{os.geteuid()}-{hashlib.sha256(os.fsencode(data)).hexdigest()[:16]}"
+    named = os.environ.get("XDG_RUNTIME_DIR", "")
+    with contextlib.suppress(OSError):
+        if os.path.isabs(named) and os.stat(named).st_uid == os.geteuid():
+            outside = os.path.join(named, name, SOCKET)
+            if fits(outside):
+                return outside
+    return os.path.join("/tmp", name, SOCKET)
+
+
+def fits(path: str) -> bool:
+    return len(os.fsencode(path)) <= SOCKET_PATH_LIMIT
 
 
 def server_command(data: str, socket: str, program: str, fsync: str) -> list[str]:
+    always = lock(ALWAYS_LOCK, 0)
+    if always is None:
+        fsync = "always"
+    else:
+        os.close(always)
     options = {
         "port": "0",
         "unixsocket": socket,
@@ -108,7 +139,7 @@ def server_command(data: str, socket: str, program: str, fsync: str) -> list[str
         "daemonize": "no",
         "save": "",
         "appendonly": "yes",
-        "appendfsync": "always" if is_shared(ALWAYS_LOCK) else fsync,
+        "appendfsync": fsync,
         "aof-load-truncated": "yes",
         "maxmemory-policy": "noeviction",
         # A listpack is searched from its front: a claim asks such hashes for a hundred fields, an
@@ -119,53 +150,40 @@ def server_command(data: str, socket: str, program: str, fsync: str) -> list[str
     return [program, *(word for key, value in options.items() for word in (f"--{key}", value))]
 
 
-def start(socket: str, command: list[str]) -> int:
-    """Forks the server off and returns its pid."""
-    lock = lock_for_server(socket)
+def start(socket: str, before: str, command: list[str]) -> int:
+    """Forks the server off and returns its pid. One that outlived its supervisor, and listens there
+    or `before`, has to end first."""
+    held = lock(SERVER_LOCK, OLD_SERVER_GRACE, lambda: ask_to_end(before, socket))
+    if held is None:
+        raise Refused(
+            f"an older server still runs in this directory after {OLD_SERVER_GRACE:.0f} s"
+        )
     make_room(socket)
+    set_log_aside()
     log = os.open(LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     parent = os.getpid()
     server = os.fork()
     if server == 0:
         try:
-            become_server(parent, lock, log, command)
+            become_server(parent, held, log, command)
         finally:
             os._exit(127)
     os.close(log)
-    os.close(lock)
+    os.close(held)
     return server
 
 
-def lock_for_server(socket: str) -> int:
-    """Waits until the server before, of a supervisor that was killed, has ended."""
-    fd = os.open(SERVER_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    deadline = time.monotonic() + OLD_SERVER_GRACE
-    asked = False
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return fd
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise Refused(
-                    f"an older server still runs in this directory after {OLD_SERVER_GRACE:.0f} s"
-                ) from None
-        if not asked:
-            asked = ask_to_end(socket)
-        time.sleep(POLL)
-
-
-def ask_to_end(socket: str) -> bool:
+def ask_to_end(*places: str) -> None:
     """For systems where a server does not get a signal when its parent dies."""
-    with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as connection:
-        connection.settimeout(1)
-        try:
-            connection.connect(socket)
+    for place in places:
+        with (
+            contextlib.suppress(OSError),
+            sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as connection,
+        ):
+            connection.settimeout(1)
+            connection.connect(place)
             connection.sendall(b"SHUTDOWN NOSAVE\r\n")
             connection.recv(1024)
-        except OSError:
-            return False
-    return True
 
 
 def make_room(socket: str) -> None:
@@ -182,10 +200,17 @@ def make_room(socket: str) -> None:
         os.unlink(socket)
 
 
-def become_server(parent: int, lock: int, log: int, command: list[str]) -> None:
+def set_log_aside() -> None:
+    """A big one: what the server says at its start begins a new one."""
+    with contextlib.suppress(FileNotFoundError):
+        if os.stat(LOG).st_size >= LOG_LIMIT:
+            os.replace(LOG, f"{LOG}.1")
+
+
+def become_server(parent: int, held: int, log: int, command: list[str]) -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
-    os.set_inheritable(lock, True)
+    os.set_inheritable(held, True)
     for event in EVENTS:
         signal.signal(event, signal.SIG_DFL)  # a signal before the exec must end this process
     die_with_parent(parent)
@@ -234,7 +259,8 @@ def supervise(server: int, socket: str) -> int:
 
 
 def await_no_user() -> None:
-    lock_exclusively(USERS_LOCK)
+    fd = os.open(USERS_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(fd, fcntl.LOCK_EX)  # kept until this process ends
     os.kill(os.getpid(), NO_USER_LEFT)
 
 
@@ -252,7 +278,7 @@ def report_end(status: int) -> None:
     if code > 0:
         report(f"the server program exited with status {code}")
     elif -code in (0, signal.SIGTERM, signal.SIGKILL):
-        report(f"{RETRY}the server was ended while it started")
+        report(f"{RETRY} the server was ended while it started")
     else:
         report(f"the server program died of signal {-code}")
 
