@@ -10,7 +10,7 @@ import pytest
 
 import rota
 from rota.doctor import Report
-from rota.doctor.server import Server as Examined
+from rota.doctor.server import ServerCheck
 from rota.script.keys import Keys
 from rota.script.loader import Call, Operation, Request
 from tests.conftest import PrivateServer
@@ -91,7 +91,7 @@ async def test_a_cluster_is_looked_at(server: Server, queue_name: str) -> None:
 
 def said(info: str, *, now: float | None = None, cluster: bytes = b"") -> Report:
     """What the doctor says where the server answers so."""
-    operation: Operation[Any] = Examined(Keys("q"), 5.0).examine()
+    operation: Operation[Any] = ServerCheck(Keys("q"), 5.0).examine()
     request: Request = next(operation)
     assert request
 

@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from rota.doctor.catalogue import Kept, fixed_keys, keeping_of, key_text, parts_of
+from rota.doctor.catalogue import FIXED, Kept, kept_as
 from rota.doctor.counts import Counts
 from rota.doctor.findings import Finding, Report
-from rota.doctor.pages import Pages
-from rota.doctor.server import Server
+from rota.doctor.pages import KeyRow, Pages
+from rota.doctor.server import ServerCheck
 from rota.errors import QueueBroken
-from rota.script.keys import Keys, is_known
+from rota.script.keys import Keys
 from rota.script.loader import Operation
 from rota.values.names import text_of
 
@@ -33,16 +33,8 @@ UNCHECKED = {
     "to count in one moment",
 }
 _SETTINGS = (
-    "templates",
-    "glimit",
-    "gweight",
-    "gmax",
-    "grate",
-    "gtemplate",
-    "config",
-    "stats",
-    "durations",
-)
+    "templates", "glimit", "gweight", "gmax", "grate", "gtemplate", "config", "stats", "durations",
+)  # fmt: skip
 _NOTES = ("owed", "gtat", "attempts", "deaths", "releases", "errors", "costs", "cancels")
 _LANE_LISTS = ("blocked", "why", "paused", "ring")
 
@@ -64,7 +56,7 @@ class Doctor:
         """
         told = progress or (lambda step, number, of: None)
         told(STEPS[0], 0, len(STEPS))
-        server = Server(self._keys, park_s)
+        server = ServerCheck(self._keys, park_s)
         advice = yield from server.examine()
         if server.refuses:
             return Report([], ["nothing of the queue was checked: the server is too old"], advice)
@@ -127,7 +119,7 @@ class _Round:
 
     def _fixed_keys_are_broken(self) -> Operation[bool]:
         try:
-            yield from self.pages.walk("key", fixed_keys())
+            yield from self.pages.walk("key", [kept.text for kept in FIXED.values()])
         except QueueBroken as error:  # what every script reads
             name = error.key.removeprefix(self._keys.root)
             what = f"is a {error.type} and should be a {error.expected}"
@@ -136,28 +128,23 @@ class _Round:
 
     def _key_names(self) -> Operation[None]:
         for page in self.pages.each_key("[^j]*"):
-            odd: list[bytes] = []
-            for name, type_, life in (yield from page):
-                kept = self._keeping(name)
-                if kept is None:
-                    continue
-                if not kept.suits(type_.decode(), life):
-                    odd.append(key_text(name, kept))
-                if type_.decode() == kept.type:
-                    kind, part = parts_of(name)
-                    self._names[kind].append(part)
-            yield from self.pages.walk("key", odd)
+            for kept in (yield from self._kept(page)):
+                self._names[kept.kind].append(kept.part)
 
-    def _keeping(self, name: bytes) -> Kept | None:
-        """None, and a finding: the catalogue does not know it."""
-        try:
-            known = is_known(self._keys.root + name.decode()) and keeping_of(name.decode())
-        except UnicodeDecodeError:
-            known = None
-        if known:
-            return known
-        self.pages.note(Finding("key", text_of(name), "is no key of a queue"))
-        return None
+    def _kept(self, page: Operation[list[KeyRow]]) -> Operation[list[Kept]]:
+        """Those keys of a page that are of their type; what is not as it has to be is judged."""
+        found, odd = [], []
+        for name, type_, life in (yield from page):
+            kept = kept_as(name)
+            if kept is None:
+                self.pages.note(Finding("key", text_of(name), "is no key of a queue"))
+                continue
+            if not kept.suits(type_, life):
+                odd.append(kept.text)
+            if type_ == kept.type.encode():
+                found.append(kept)
+        yield from self.pages.walk("key", odd)
+        return found
 
     # ── checks, in order ────────────────────────────────────────────────────────────────────
 
@@ -202,17 +189,8 @@ class _Round:
 
     def _records(self) -> Operation[None]:
         for page in self.pages.each_key("j*"):
-            ids, odd = [], []
-            for name, type_, life in (yield from page):
-                kept = self._keeping(name)
-                if kept is None:
-                    continue
-                if not kept.suits(type_.decode(), life):
-                    odd.append(key_text(name, kept))
-                if type_ == b"string":
-                    ids.append(name[4:])
-            yield from self.pages.walk("key", odd)
-            yield from self.pages.walk("record", ids)
+            jobs = yield from self._kept(page)
+            yield from self.pages.walk("record", [kept.part for kept in jobs])
 
     def _lanes(self) -> Operation[None]:
         known = self.pages.lanes.union(self._orphans, self._names["pending"], self._names["out"])

@@ -21,7 +21,7 @@ CLIENT_COMMANDS = ("BLPOP", "SCRIPT LOAD")
 SETTINGS = ("maxmemory-policy", "appendonly", "save", "timeout")
 
 
-class Server:
+class ServerCheck:
     """The server that serves a queue, as far as it says anything of itself."""
 
     def __init__(self, keys: Keys, park_s: float) -> None:

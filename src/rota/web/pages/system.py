@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import rota
-from rota.doctor.server import Server
+from rota.doctor.server import ServerCheck
 from rota.web.view import View
 
 SHOWN_FINDINGS = 200
@@ -15,7 +15,7 @@ SHOWN_CONSUMERS = 200
 
 async def facts(view: View) -> dict[str, Any]:
     queue = view.queue
-    server = Server(queue.link.keys, queue.station.beat)
+    server = ServerCheck(queue.link.keys, queue.station.beat)
     checkup = view.board.checkup
     report = checkup.report
     templates = await queue.templates()
