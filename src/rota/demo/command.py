@@ -68,8 +68,8 @@ async def _play(stage: Stage, console: Console, *, limit: float) -> Report:
 
     for one in STOPPING:
         loop.add_signal_handler(one, end)
-    with open_view(console, len(stage.specs)) as view:
-        ended, elapsed, info = await play(stage, limit=limit, stop=stop, show=view.show)
+    with open_view(console, len(stage.specs)) as show:
+        ended, elapsed, info = await play(stage, limit=limit, stop=stop, show=show)
     return reckon(stage.book, end=ended, elapsed=elapsed, info=info)
 
 

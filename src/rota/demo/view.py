@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from types import TracebackType
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -23,19 +23,6 @@ WIDTH = 76
 DOT = "●"
 
 
-class View(Protocol):
-    def __enter__(self) -> View: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None: ...
-
-    def show(self, sight: Sight) -> None: ...
-
-
 def duration(seconds: float | None) -> str:
     """Short, for people: `4 ms`, `0.85 s`, `12.3 s`."""
     if seconds is None:
@@ -45,98 +32,71 @@ def duration(seconds: float | None) -> str:
     return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.1f} s"
 
 
-def open_view(console: Console, jobs: int) -> View:
-    """The live table where there is a terminal that can show one."""
+@contextmanager
+def open_view(console: Console, jobs: int) -> Iterator[Callable[[Sight], None]]:
+    """Yields what shows a look: a live table where a terminal can show one, whose last state stays
+    on the screen, else a line every other second."""
     if sys.stdout.isatty() and console.is_interactive:
-        return LiveView(console, jobs)
-    return PlainView(console, jobs)
+        with Live(console=console, auto_refresh=False) as live:
+            yield lambda sight: _draw(live, sight, jobs)
+        return
+    _print(
+        console,
+        f"rota demo: {len(TENANTS)} tenants, {jobs:,} jobs, {SLOTS} slots; "
+        f"{FLOODER} floods the queue and may run {CEILING} at once",
+    )
+    due = 0.0
+
+    def show(sight: Sight) -> None:
+        nonlocal due
+        if sight.elapsed >= due:
+            due += PLAIN_EVERY_S
+            _print(console, _line(sight))
+
+    yield show
 
 
-class PlainView:
-    """A line every other second."""
-
-    def __init__(self, console: Console, jobs: int) -> None:
-        self._console = console
-        self._jobs = jobs
-        self._next = 0.0
-
-    def __enter__(self) -> PlainView:
-        self._print(
-            f"rota demo: {len(TENANTS)} tenants, {self._jobs:,} jobs, {SLOTS} slots; "
-            f"{FLOODER} floods the queue and may run {CEILING} at once"
-        )
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        pass
-
-    def show(self, sight: Sight) -> None:
-        if sight.elapsed < self._next:
-            return
-        self._next += PLAIN_EVERY_S
-        self._print(
-            f"{sight.elapsed:5.1f} s   in {len(sight.book.sent):>5,}   "
-            f"done {sight.book.done.total():>5,}   running {sight.book.busy:>2}   "
-            f"waiting: {FLOODER} {sight.waiting(FLOODER):>5,}, "
-            f"others {sight.waiting(*SMALL):>3,}   "
-            f"median wait: {FLOODER} {duration(sight.book.median_wait(FLOODER))}, "
-            f"others {duration(sight.book.median_wait(*SMALL))}"
-        )
-
-    def _print(self, line: str) -> None:
-        self._console.print(line, soft_wrap=True, highlight=False, markup=False)
-        self._console.file.flush()
+def _print(console: Console, line: str) -> None:
+    console.print(line, soft_wrap=True, highlight=False, markup=False)
+    console.file.flush()
 
 
-class LiveView:
-    """The table of lanes, redrawn in place; its last state stays on the screen."""
+def _line(sight: Sight) -> str:
+    book = sight.book
+    return (
+        f"{sight.elapsed:5.1f} s   in {len(book.sent):>5,}   "
+        f"done {book.done.total():>5,}   running {book.busy:>2}   "
+        f"waiting: {FLOODER} {sight.waiting(FLOODER):>5,}, "
+        f"others {sight.waiting(*SMALL):>3,}   "
+        f"median wait: {FLOODER} {duration(book.median_wait(FLOODER))}, "
+        f"others {duration(book.median_wait(*SMALL))}"
+    )
 
-    def __init__(self, console: Console, jobs: int) -> None:
-        self._console = console
-        self._jobs = jobs
-        self._live = Live(console=console, auto_refresh=False)
 
-    def __enter__(self) -> LiveView:
-        self._live.start()
-        return self
+def _draw(live: Live, sight: Sight, jobs: int) -> None:
+    rows = max(2, min(LANES_SHOWN, live.console.height - OTHER_LINES))
+    table, footer = _table(sight, rows), _footer(sight, jobs)
+    live.update(Group(_headline(), table, Text(), footer), refresh=True)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        self._live.stop()
 
-    def show(self, sight: Sight) -> None:
-        rows = max(2, min(LANES_SHOWN, self._console.height - OTHER_LINES))
-        self._live.update(
-            Group(_headline(), _table(sight, rows), Text(), self._footer(sight)), refresh=True
-        )
-
-    def _footer(self, sight: Sight) -> Table:
-        done = sight.book.done.total()
-        bar = ProgressBar(
-            total=self._jobs,
-            completed=done,
-            width=22,
-            style="bright_black",
-            complete_style="green",
-            finished_style="green",
-        )
-        figures = Text.assemble(
-            f"  {done:,}", (" of ", "dim"), f"{self._jobs:,}", (" done   ", "dim"),
-            f"{sight.book.busy}", (f" of {SLOTS} slots busy   ", "dim"),
-            f"{sight.elapsed:.1f} s",
-        )  # fmt: skip
-        line = Table.grid()
-        line.add_row(Text(" "), bar, figures)
-        return line
+def _footer(sight: Sight, jobs: int) -> Table:
+    done = sight.book.done.total()
+    bar = ProgressBar(
+        total=jobs,
+        completed=done,
+        width=22,
+        style="bright_black",
+        complete_style="green",
+        finished_style="green",
+    )
+    figures = Text.assemble(
+        f"  {done:,}", (" of ", "dim"), f"{jobs:,}", (" done   ", "dim"),
+        f"{sight.book.busy}", (f" of {SLOTS} slots busy   ", "dim"),
+        f"{sight.elapsed:.1f} s",
+    )  # fmt: skip
+    line = Table.grid()
+    line.add_row(Text(" "), bar, figures)
+    return line
 
 
 def _headline() -> Text:
