@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from urllib.parse import quote
 
@@ -33,9 +34,10 @@ from rota.web.site import Site
 from rota.web.stream import stream
 from rota.web.view import View
 
+ERRORS: tuple[type[Exception], ...] = (HTTPException, HttpError, RotaError, TimeoutError)
+"""What ends in a page that says so."""
 PATIENCE_S = 8.0
 """How long a page waits for the server."""
-Handler = Callable[[Request], Awaitable[Response]]
 
 
 def dashboard(
@@ -86,35 +88,22 @@ def dashboard(
     app = Starlette(
         routes=_routes(site),
         middleware=[Middleware(Headers), Middleware(Bounds, visitor_of=access.key)],
-        exception_handlers={HTTPException: _http_error, HttpError: _refused, RotaError: _failed,
-                            TimeoutError: _failed},
+        exception_handlers=dict.fromkeys(ERRORS, _error),
         lifespan=lifespan,
-    )  # fmt: skip
+    )
     app.state.site = site
     app.router.redirect_slashes = False  # it would redirect to whatever host was asked for
     return app
 
 
 def _routes(site: Site) -> list[Route | Mount]:
-    async def home(request: Request) -> Response:
-        return await _home(site, request)
-
-    async def page(request: Request) -> Response:
-        return await _show(site, request, request.path_params.get("page", ""))
-
-    async def events(request: Request) -> Response:
-        return await stream(await _view(site, request, request.query_params.get("page", "")))
-
-    async def action(request: Request) -> Response:
-        view = await _view(site, request, "", reads=False)
-        return await act(view, request.path_params["action"])
-
+    page = partial(_page, site)
     return [
-        Route("/", home),
+        Route("/", partial(_home, site)),
         Route("/q/{slug}", page),
         Route("/q/{slug}/", page),
-        Route("/q/{slug}/events", events),
-        Route("/q/{slug}/do/{action}", action, methods=["POST"]),
+        Route("/q/{slug}/events", partial(_events, site)),
+        Route("/q/{slug}/do/{action}", partial(_action, site), methods=["POST"]),
         Route("/q/{slug}/{page}", page),
         *probes.routes(site),
         Mount("/static", StaticFiles(packages=[("rota.web", "static")])),
@@ -176,7 +165,8 @@ async def _allowed(view: View) -> frozenset[str]:
     )
 
 
-async def _show(site: Site, request: Request, name: str) -> Response:
+async def _page(site: Site, request: Request) -> Response:
+    name = request.path_params.get("page", "")
     view = await _view(site, request, name)
     page = PAGES[name]
     async with asyncio.timeout(PATIENCE_S):
@@ -185,42 +175,38 @@ async def _show(site: Site, request: Request, name: str) -> Response:
     common = {"view": view, "page": page, "pages": PAGES, "said": said, "site": site}
     if "seen" not in facts:
         facts["seen"] = await view.watch.now(patience=1)
-    html = render(f"{name or 'overview'}.html", {**common, **facts})
-    response = HTMLResponse(html)
+    response = HTMLResponse(render(f"{name or 'overview'}.html", {**common, **facts}))
     if said:
         response.delete_cookie(SAID, path=f"{view.base}/", httponly=True, samesite="strict")
     return response
 
 
-# ── errors ──────────────────────────────────────────────────────────────────────────────────────
+async def _events(site: Site, request: Request) -> Response:
+    return await stream(await _view(site, request, request.query_params.get("page", "")))
 
 
-def _error_page(request: Request, status: int, text: str) -> Response:
+async def _action(site: Site, request: Request) -> Response:
+    view = await _view(site, request, "", reads=False)
+    return await act(view, request.path_params["action"])
+
+
+async def _error(request: Request, error: Exception) -> Response:
+    status, text, headers = _told(error)
     context = {
         "base": base_of(request),
         "status": status,
         "title": HTTPStatus(status).phrase,
         "text": text,
     }
-    return HTMLResponse(render("error.html", context), status_code=status)
+    return HTMLResponse(render("error.html", context), status, headers)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HttpError)
-    response = _error_page(request, error.status, error.text)
-    response.headers.update(error.headers)
-    return response
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    response = _error_page(request, error.status_code, "There is no such page.")
-    response.headers.update(error.headers or {})
-    return response
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    if isinstance(error, ConfigError):
-        return _error_page(request, 400, str(error))
-    said = str(error) or "it is silent"
-    return _error_page(request, 503, f"The server of this queue does not serve: {said}")
+def _told(error: Exception) -> tuple[int, str, Mapping[str, str] | None]:
+    match error:
+        case HttpError():
+            return error.status, error.text, error.headers
+        case HTTPException():
+            return error.status_code, "There is no such page.", error.headers
+        case ConfigError():
+            return 400, str(error), None
+    return 503, f"The server of this queue does not serve: {str(error) or 'it is silent'}", None
