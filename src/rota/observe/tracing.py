@@ -109,7 +109,7 @@ def sending_many(queue: str, specs: Iterable[JobSpec]) -> AbstractContextManager
 def _sending(queue: str, spec: JobSpec) -> Iterator[JobSpec]:
     from opentelemetry.trace import SpanKind
 
-    attributes = _of_spec(queue, "send", "send", spec)
+    attributes = _of_message(queue, "send", spec)
     with (
         _span(f"send {queue}", kind=SpanKind.PRODUCER, attributes=attributes) as span,
         _failing(span),
@@ -121,7 +121,7 @@ def _sending(queue: str, spec: JobSpec) -> Iterator[JobSpec]:
 def _sending_many(queue: str, specs: Iterable[JobSpec]) -> Iterator[Iterable[JobSpec]]:
     from opentelemetry.trace import SpanKind
 
-    attributes = _of_queue(queue, "send", "send")
+    attributes = _of_queue(queue, "send")
     with (
         _span(f"send {queue}", kind=SpanKind.CLIENT, attributes=attributes) as span,
         _failing(span),
@@ -146,7 +146,7 @@ def _created(queue: str, specs: Iterable[JobSpec], batch: Span) -> Generator[Job
                 span = _tracer().start_span(
                     f"create {queue}",
                     kind=SpanKind.PRODUCER,
-                    attributes=_of_spec(queue, "create", "create", spec),
+                    attributes=_of_message(queue, "create", spec),
                 )
                 carrying = _carrying(spec, span)
                 span.end()
@@ -192,7 +192,7 @@ def processing(queue: str, job: Job) -> Iterator[Span]:
 
     sender = _sender(job.trace)
     context = trace.get_current_span(sender).get_span_context()
-    attributes = _of_job(queue, job)
+    attributes = _of_message(queue, "process", job) | {"messaging.rota.attempt": job.attempt}
     joined = context.is_valid and _switch("ROTA_TRACE_PARENT", "0")
     with _span(
         f"process {queue}",
@@ -272,49 +272,23 @@ def _sender(trace: str | None) -> Context:
 _Attributes = dict[str, str | int]
 
 
-def _of_queue(queue: str, name: str, kind: str) -> _Attributes:
+def _of_queue(queue: str, operation: str) -> _Attributes:
     return {
         "messaging.system": SYSTEM,
-        "messaging.operation.name": name,
-        "messaging.operation.type": kind,
+        "messaging.operation.name": operation,
+        "messaging.operation.type": operation,
         "messaging.destination.name": queue,
     }
 
 
-def _of_message(
-    *, lane: str, id: str, task: str, ordering_key: str | None, priority: int
-) -> _Attributes:
-    attributes: _Attributes = {
-        "messaging.destination.partition.id": lane,
-        "messaging.message.id": id,
-        "messaging.rota.task": task,
+def _of_message(queue: str, operation: str, message: JobSpec | Job) -> _Attributes:
+    attributes = _of_queue(queue, operation) | {
+        "messaging.destination.partition.id": message.lane,
+        "messaging.message.id": message.id,
+        "messaging.rota.task": message.task,
     }
-    if ordering_key is not None:
-        attributes["messaging.message.conversation_id"] = ordering_key
-    if priority:
-        attributes["messaging.rota.priority"] = priority
+    if message.ordering_key is not None:
+        attributes["messaging.message.conversation_id"] = message.ordering_key
+    if message.priority:
+        attributes["messaging.rota.priority"] = message.priority
     return attributes
-
-
-def _of_spec(queue: str, name: str, kind: str, spec: JobSpec) -> _Attributes:
-    return _of_queue(queue, name, kind) | _of_message(
-        lane=spec.lane,
-        id=spec.id,
-        task=spec.task,
-        ordering_key=spec.ordering_key,
-        priority=spec.priority,
-    )
-
-
-def _of_job(queue: str, job: Job) -> _Attributes:
-    return (
-        _of_queue(queue, "process", "process")
-        | _of_message(
-            lane=job.lane,
-            id=job.id,
-            task=job.task,
-            ordering_key=job.ordering_key,
-            priority=job.priority,
-        )
-        | {"messaging.rota.attempt": job.attempt}
-    )
