@@ -53,6 +53,21 @@ def test_findings_are_1_until_they_are_mended(
     assert rota("doctor", queue.name).stdout.count("\n") == 1
 
 
+def test_what_was_not_checked_is_not_called_sound(
+    rota: Programs, queue: Queue, valkey: Server
+) -> None:
+    queue.sync.enqueue_many([spec("a")])
+    valkey.raw().execute_command("ACL", "SETUSER", "few", "on", ">pw", "~*", "+@all", "-zadd")
+    try:
+        done = rota("doctor", queue.name, "--url", valkey.url.replace("://", "://few:pw@"))
+    finally:
+        valkey.raw().execute_command("ACL", "DELUSER", "few")
+    assert done.returncode == 1
+    assert "not checked: nothing of the queue was checked: its user may not" in done.stderr
+    assert f"queue {queue.name}: nothing found in what could be checked" in done.stderr
+    assert f"{queue.name}: sound" not in done.stderr
+
+
 def test_json_for_programs(rota: Programs, queue: Queue, valkey: Server) -> None:
     damage(queue, valkey)
     done = rota("doctor", queue.name, "--json")

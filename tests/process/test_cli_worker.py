@@ -379,6 +379,27 @@ def test_a_lifespan_that_does_not_begin_or_end_does_not_keep_the_process(
     no_trace_of_workers(valkey, queue)
 
 
+def test_a_lifespan_that_ignores_its_end_is_named_where_it_is_left(rota: Programs) -> None:
+    rota.module("""
+        @queue.task
+        def work(n): pass
+        @queue.lifespan
+        async def resources():
+            yield
+            while True:
+                try:
+                    await asyncio.sleep(600)
+                except asyncio.CancelledError:
+                    pass
+    """)
+    worker = rota.start("worker", "app:queue", "--grace", 0.2)
+    worker.says("rota.worker: working")
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert "1 tasks that ignore being cancelled and 0 threads that do not end" in worker.errors
+    assert "or a lifespan" in worker.errors
+
+
 FORKS = """
     import multiprocessing, signal
     fork = multiprocessing.get_context("fork")

@@ -18,7 +18,6 @@ from typing import NoReturn, TextIO
 
 import typer
 
-from rota.connection.faults import Lost, NotSent
 from rota.errors import (
     ConfigError,
     PayloadError,
@@ -91,6 +90,23 @@ def _drop_what_is_left(stream: TextIO) -> None:
             os.dup2(null.fileno(), stream.fileno())
 
 
+CODES: dict[type[RotaError], tuple[int, str]] = {
+    ServerFull: (SERVER, "\n  Workers drain a full server by themselves; or raise maxmemory."),
+    QueueBroken: (SERVER, ""),
+    QueueClosed: (SERVER, ""),
+    ServerTooOld: (SERVER, "\n  Choose another server with --url or ROTA_URL."),
+    Unavailable: (
+        SERVER,
+        "\n  Is the server running? --url chooses another, or ROTA_URL where the code names none.",
+    ),
+    ConfigError: (USAGE, ""),
+    PayloadError: (USAGE, ""),
+    UnknownTask: (USAGE, ""),
+    RotaError: (FAILED, ""),
+}
+"""Of the first that an error is: the exit code, and what may help."""
+
+
 @contextlib.contextmanager
 def reporting() -> Iterator[None]:
     """Turns rota's errors into a message that says what to do next, and an exit code."""
@@ -98,19 +114,6 @@ def reporting() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         fail("interrupted", INTERRUPTED)
-    except ServerFull as error:
-        fail(f"{error}\n  Workers drain a full server by themselves; or raise maxmemory.", SERVER)
-    except (QueueBroken, QueueClosed) as error:
-        fail(str(error), SERVER)
-    except ServerTooOld as error:
-        fail(f"{error}\n  Choose another server with --url or ROTA_URL.", SERVER)
-    except (Unavailable, Lost, NotSent) as error:
-        fail(
-            f"{error}\n  Is the server running? --url chooses another, "
-            "or ROTA_URL where the code names none.",
-            SERVER,
-        )
-    except (ConfigError, PayloadError, UnknownTask) as error:
-        fail(str(error), USAGE)
     except RotaError as error:
-        fail(str(error), FAILED)
+        code, help = next(told for kind, told in CODES.items() if isinstance(error, kind))
+        fail(f"{error}{help}", code)

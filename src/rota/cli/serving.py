@@ -321,7 +321,7 @@ async def _close(worker: Worker) -> None:
 
 
 async def _leave_if_held(code: int) -> None:
-    """Ends the process here if handlers would keep the interpreter from ending."""
+    """Ends the process here if something would keep the interpreter from ending."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
@@ -330,8 +330,8 @@ async def _leave_if_held(code: int) -> None:
     threads = await _busy_threads()
     if tasks or threads:
         logger.warning(
-            "leaving with %d handlers that ignore being cancelled and %d in threads; their jobs "
-            "were given back",
+            "leaving with %d tasks that ignore being cancelled and %d threads that do not end: "
+            "handlers, whose jobs were given back, or a lifespan",
             len(tasks),
             threads,
         )
