@@ -11,7 +11,6 @@ import stat
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
@@ -110,7 +109,11 @@ def enqueue(
     """
     with reporting():
         target = find_queue(queue, url, starts=True)
-        fields = Fields(lane_from, ordering_key_from, id_from)
+        fields = {
+            "--lane-from": lane_from,
+            "--ordering-key-from": ordering_key_from,
+            "--id-from": id_from,
+        }
         module = is_module_queue(queue)
         maker = SpecMaker(target, task, fields, check=module)
         kind = format or _guess(file)
@@ -236,24 +239,19 @@ def _open(file: str) -> Iterator[BinaryIO]:
     if file == "-":
         yield sys.stdin.buffer
         return
-    with contextlib.ExitStack() as stack:
-        try:
-            stream = stack.enter_context(Path(file).open("rb"))
-        except OSError as error:
-            raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
+    try:
+        stream = Path(file).open("rb")  # noqa: SIM115
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
+    with stream:
         yield stream
 
 
 # ── from a line's arguments to the job they make ────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
-    """Which fields say a job's lane, ordering key and id."""
-
-    lane: str | None = None
-    ordering_key: str | None = None
-    id: str | None = None
+Fields = dict[str, str | None]
+"""By the options that say it: which field holds a job's lane, which its ordering key, its id."""
 
 
 class SpecMaker:
@@ -295,34 +293,26 @@ class SpecMaker:
             twin = task.options(lane=lane, id=id, ordering_key=key)
         return twin.spec(*args, **kwargs)
 
-    def _names(self, given: dict[str, object] | None) -> tuple[str | None, str | None, str | None]:
-        wanted = self._fields
-        return (
-            _name(given, wanted.lane, "lane"),
-            _name(given, wanted.ordering_key, "ordering-key"),
-            _name(given, wanted.id, "id"),
-        )
+    def _names(self, given: dict[str, object] | None) -> list[str | None]:
+        return [_name(given, field, option) for option, field in self._fields.items()]
 
 
 def _check_fields(task: AnyTask, fields: Fields) -> None:
     parameters = inspect.signature(task.function).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return
-    task.codec.check_from(fields.lane, "--lane-from")
-    task.codec.check_from(fields.ordering_key, "--ordering-key-from")
-    task.codec.check_from(fields.id, "--id-from")
+    for option, field in fields.items():
+        task.codec.check_from(field, option)
 
 
-def _name(given: dict[str, object] | None, field: str | None, what: str) -> str | None:
+def _name(given: dict[str, object] | None, field: str | None, option: str) -> str | None:
     if field is None:
         return None
     if given is None:
-        raise ConfigError(
-            f"--{what}-from {field}: expected an object with that field, given an array"
-        )
+        raise ConfigError(f"{option} {field}: expected an object with that field, given an array")
     if field not in given:
-        raise ConfigError(f"--{what}-from {field}: there is no such field")
+        raise ConfigError(f"{option} {field}: there is no such field")
     value = given[field]
     if isinstance(value, float) and math.isfinite(value):
         return repr(value)
-    return names.as_name(value, f"--{what}-from {field}")
+    return names.as_name(value, f"{option} {field}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import cast
 
 from rota.doctor.findings import Finding, FindingKind
@@ -89,19 +89,17 @@ class Pages:
         if known is None or (known.mended and not finding.mended):
             self.findings[place] = finding
 
-    def each_key(self, pattern: str) -> Iterator[Operation[list[KeyRow]]]:
-        """The queue's keys that match a glob: an operation for each page."""
-        cursor = ["0"]
-        yield self._key_page(pattern, cursor)
-        while cursor[0] != "0":
-            yield self._key_page(pattern, cursor)
-
-    def _key_page(self, pattern: str, cursor: list[str]) -> Operation[list[KeyRow]]:
-        after, names, types, lives = yield from stubs.audit_keys(
-            self.keys, pattern=pattern, cursor=cursor[0], limit=KEYS_PAGE
-        )
-        cursor[0] = after.decode()
-        return list(zip(names, types, lives, strict=True))
+    def each_key(
+        self, pattern: str, take: Callable[[list[KeyRow]], Operation[None]]
+    ) -> Operation[None]:
+        """Gives `take` the queue's keys that match a glob, page by page."""
+        cursor = ""
+        while cursor != "0":
+            after, names, types, lives = yield from stubs.audit_keys(
+                self.keys, pattern=pattern, cursor=cursor or "0", limit=KEYS_PAGE
+            )
+            yield from take(list(zip(names, types, lives, strict=True)))
+            cursor = after.decode()
 
 
 def _batches(names: Iterable[bytes]) -> Iterator[list[bytes]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 from rota.doctor.catalogue import FIXED, Kept, kept_as
@@ -17,14 +17,11 @@ from rota.script.loader import Operation
 from rota.values.names import text_of
 
 ROUNDS = 4
+STEPS = 12
+"""The server, the keys, and the checks of a round."""
 
 Progress = Callable[[str, int, int], None]
 """Told the check that begins, its number, and how many there are."""
-
-STEPS = (
-    "server", "keys", "settings", "leases", "delayed jobs", "sequences", "entries",
-    "jobs in flight", "blocks and pauses", "records", "lanes", "totals",
-)  # fmt: skip
 
 UNCHECKED = {
     b"consumers": "whether some jobs are anywhere was left open: over 5,000 consumers are too "
@@ -55,7 +52,7 @@ class Doctor:
         `park_s`: how long idle consumers wait at the bell.
         """
         told = progress or (lambda step, number, of: None)
-        told(STEPS[0], 0, len(STEPS))
+        told("server", 0, STEPS)
         server = ServerCheck(self._keys, park_s)
         advice = yield from server.examine()
         if server.refuses:
@@ -89,31 +86,31 @@ class _Round:
         self._counts = Counts(self.pages, self.unchecked)
 
     def run(self) -> Operation[None]:
-        self._told(STEPS[1], 1, len(STEPS))
+        self._told("keys", 1, STEPS)
         if (yield from self._fixed_keys_are_broken()):
             self.unchecked.append(
                 "the rest of the queue was left open: a key that everything needs has a wrong "
                 "type; rename it, then ask again with --repair"
             )
             return
-        yield from self._key_names()
-        for number, (name, checks) in enumerate(zip(STEPS[2:], self._checks(), strict=True), 2):
-            self._told(name, number, len(STEPS))
-            yield from checks
+        yield from self.pages.each_key("[^j]*", self._name_keys)
+        checks = {
+            "settings": self._settings,
+            "leases": self._leases,
+            "delayed jobs": self._delayed,
+            "sequences": self._sequences,
+            "entries": self._entries,
+            "jobs in flight": self._in_flight,
+            "blocks and pauses": self._notes,
+            "records": self._records,
+            "lanes": self._lanes,
+            "totals": self._counts.totals,
+        }
+        for number, (name, check) in enumerate(checks.items(), STEPS - len(checks)):
+            self._told(name, number, STEPS)
+            yield from check()
         for reason in sorted(self.pages.refused & UNCHECKED.keys()):
             self.unchecked.append(UNCHECKED[reason])
-
-    def _checks(self) -> Iterator[Operation[None]]:
-        yield self._settings()
-        yield self._leases()
-        yield self._delayed()
-        yield self._sequences()
-        yield self._entries()
-        yield self._in_flight()
-        yield self._notes()
-        yield self._records()
-        yield self._lanes()
-        yield self._counts.totals()
 
     # ── keys ────────────────────────────────────────────────────────────────────────────────
 
@@ -126,15 +123,14 @@ class _Round:
             self.pages.note(Finding("key", name, what))
         return any(not finding.mended for finding in self.pages.findings.values())
 
-    def _key_names(self) -> Operation[None]:
-        for page in self.pages.each_key("[^j]*"):
-            for kept in (yield from self._kept(page)):
-                self._names[kept.kind].append(kept.part)
+    def _name_keys(self, page: list[KeyRow]) -> Operation[None]:
+        for kept in (yield from self._kept(page)):
+            self._names[kept.kind].append(kept.part)
 
-    def _kept(self, page: Operation[list[KeyRow]]) -> Operation[list[Kept]]:
+    def _kept(self, page: list[KeyRow]) -> Operation[list[Kept]]:
         """Those keys of a page that are of their type; what is not as it has to be is judged."""
         found, odd = [], []
-        for name, type_, life in (yield from page):
+        for name, type_, life in page:
             kept = kept_as(name)
             if kept is None:
                 self.pages.note(Finding("key", text_of(name), "is no key of a queue"))
@@ -188,9 +184,11 @@ class _Round:
             yield from self.pages.walk(kind, lanes=True)
 
     def _records(self) -> Operation[None]:
-        for page in self.pages.each_key("j*"):
-            jobs = yield from self._kept(page)
-            yield from self.pages.walk("record", [kept.part for kept in jobs])
+        yield from self.pages.each_key("j*", self._judge_records)
+
+    def _judge_records(self, page: list[KeyRow]) -> Operation[None]:
+        jobs = yield from self._kept(page)
+        yield from self.pages.walk("record", [kept.part for kept in jobs])
 
     def _lanes(self) -> Operation[None]:
         known = self.pages.lanes.union(self._orphans, self._names["pending"], self._names["out"])

@@ -7,14 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-)
-from prometheus_client.core import (
-    Metric as Family,
-)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import Metric as Family
 
 from rota.errors import ConfigError
 from rota.observe.meter import Histogram
@@ -58,9 +52,7 @@ OF_QUEUES = (
     Metric("rota_queue_oldest_wait_seconds", "gauge", "How long the first of all has waited"),
     Metric("rota_lanes", "gauge", "Lanes by state, at the last census", ("queue", "state")),
     Metric(
-        "rota_lane_wait_max_seconds",
-        "gauge",
-        "The longest wait in a lane that may be served now",
+        "rota_lane_wait_max_seconds", "gauge", "The longest wait in a lane that may be served now"
     ),
     Metric(
         "rota_fairness_index",

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import uvicorn
@@ -136,16 +136,6 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-@contextlib.asynccontextmanager
-async def closing(site: Site) -> AsyncIterator[None]:
-    """Closes the queues of a dashboard at the end."""
-    try:
-        yield
-    finally:
-        for board in site.boards.values():
-            await board.queue.close()
-
-
 async def serve_until_told(server: Server, listening: socket.socket) -> None:
     """Until a signal stops it."""
     with told_to_stop(server.stop):
@@ -153,6 +143,10 @@ async def serve_until_told(server: Server, listening: socket.socket) -> None:
 
 
 async def serve(server: Server, listening: socket.socket) -> None:
+    """Closes the socket and the queues of the dashboard at the end."""
     with listening:
-        async with closing(server.site):
+        try:
             await server.serve(sockets=[listening])
+        finally:
+            for board in server.site.boards.values():
+                await board.queue.close()
