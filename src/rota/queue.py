@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import fields
 from datetime import datetime, timedelta
-from typing import Any, Never, ParamSpec, TypeVar, overload
+from typing import Any, Never, ParamSpec, TypeVar, get_args, overload
 
 from rota.consume.station import Station
 from rota.consumer import Consumer
@@ -84,6 +84,11 @@ class _QueueVerbs(Guide):
         last two minutes. In pages: no call to the server grows with the number of lanes.
         """
         return self._link.inspector.lanes(limit, by)
+
+    @verb
+    def highest_lanes(self, limit: int = 100) -> Operation[dict[LaneSort, list[LaneInfo]]]:
+        """The `limit` highest lanes by each figure that `lanes` may go by, of fewer walks."""
+        return self._link.inspector.highest(limit, *get_args(LaneSort))
 
     @verb
     def shares(self, limit: int = 20, by: ShareSort = "behind") -> Operation[Shares]:

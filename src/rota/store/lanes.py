@@ -97,7 +97,10 @@ class Lanes:
         """The first `limit` lanes found, those with work first; or the highest `by` of all."""
         config.whole(limit, 1, MAX_LANES, "limit")
         if by is not None:
-            return (yield from self._highest(limit, by))
+            if by not in get_args(LaneSort):
+                known = ", ".join(get_args(LaneSort))
+                raise ConfigError(f"by: expected None or one of {known}, given {shown(by)}")
+            return (yield from self.highest(limit, by))[by]
         found: dict[str, LaneInfo] = {}
         yield from walk(
             self.keys,
@@ -106,10 +109,19 @@ class Lanes:
         )
         return list(found.values())[:limit]
 
-    def _highest(self, limit: int, by: LaneSort) -> Operation[list[LaneInfo]]:
-        if by not in get_args(LaneSort):
-            known = ", ".join(get_args(LaneSort))
-            raise ConfigError(f"by: expected None or one of {known}, given {shown(by)}")
-        highest = Highest(limit, by)
-        yield from walk(self.keys, highest.add, served=by == "served")
-        return highest.lanes
+    def highest(self, limit: int, *sorts: LaneSort) -> Operation[dict[LaneSort, list[LaneInfo]]]:
+        """The `limit` highest lanes by each of these figures: all of them from one walk, but for
+        those served of late, from another."""
+        config.whole(limit, 1, MAX_LANES, "limit")
+        found = {by: Highest(limit, by) for by in sorts}
+        of_all = [highest for by, highest in found.items() if by != "served"]
+
+        def add(lane: LaneInfo) -> None:
+            for highest in of_all:
+                highest.add(lane)
+
+        if of_all:
+            yield from walk(self.keys, add)
+        if served := found.get("served"):
+            yield from walk(self.keys, served.add, served=True)
+        return {by: highest.lanes for by, highest in found.items()}

@@ -46,6 +46,7 @@ class LaneShare:
 @dataclass(frozen=True, slots=True)
 class Shares:
     """How fairly `lanes` lanes were served: those in the ring or served in the `window` (seconds).
+    `pace`: what all of them were charged together, in turns a second.
 
     `index` is Jain's, 1 where all were given the same for their weight, 1/n where one of n was
     given all: over the lanes that may be served and whose next entry has been available since
@@ -55,6 +56,7 @@ class Shares:
     index: float | None
     lanes: int
     window: float
+    pace: float
     top: list[LaneShare]
 
 
@@ -133,6 +135,7 @@ class Fairness:
             index=paces.index,
             lanes=len(lanes),
             window=window,
+            pace=total,
             top=[
                 _share(info, turns, level, total)
                 for info, (_, turns) in zip(infos, top, strict=True)

@@ -6,14 +6,14 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
 from rota.errors import RotaError
 from rota.queue import Queue
 from rota.store.shares import LaneShare, Shares
-from rota.values.model import LaneSort
+from rota.values.model import LaneInfo
 from rota.web.looks import KEPT_LANES, SERIES, LaneLook, LaneRow, Point, Slice, Snapshot
 
 logger = logging.getLogger("rota.web")
@@ -25,12 +25,10 @@ REST = 3
 SLOW_S = 1.0
 LINGER_S = 15.0
 """A watch ends when nobody has looked for so long."""
-WANTED_S = 60.0
 QUICK_S = 0.3
 HISTORY = 180
 PATIENCE_S = 5.0
 LOOK_PATIENCE_S = 600.0
-ORDERS: tuple[LaneSort, ...] = ("oldest_wait", "waiting", "running", "served")
 
 
 class Watch:
@@ -50,12 +48,9 @@ class Watch:
         self._changed = asyncio.Event()
         self._asked = 0.0
         self._streams = 0
-        self._wanted: dict[LaneSort, float] = {}
 
-    async def now(self, *, patience: float = PATIENCE_S, order: str | None = None) -> Snapshot:
+    async def now(self, *, patience: float = PATIENCE_S) -> Snapshot:
         """The newest snapshot, waiting for the first one if there is none yet."""
-        if order in ORDERS:
-            self._wanted[order] = time.monotonic()
         self._wake()
         if not self._snapshot.number:
             changed = self._changed
@@ -190,43 +185,37 @@ class Watch:
         self._publish(replace(self._snapshot, at=time.time(), lanes=look, trouble=None))
 
     async def _walks(self) -> AsyncGenerator[LaneLook, None]:
-        queue, before = self._queue, self._snapshot.lanes
-        waits = await queue.lanes(KEPT_LANES, "oldest_wait")
+        before = self._snapshot.lanes
+        known = _by_name(before.shares if before else None)
+        found = await self._queue.highest_lanes(KEPT_LANES)
+        waits = found["oldest_wait"]
         look = LaneLook(
             shares=before.shares if before else None,
             complete=len(waits) < KEPT_LANES,
             orders=before.orders if before else {},
         )
-        known = _by_name(look.shares)
-        yield look.with_rows([LaneRow(info, known.get(info.name)) for info in waits])
-        shares = await queue.shares(KEPT_LANES, "behind")
+        yield look.with_rows(LaneRow(info, known.get(info.name)) for info in waits)
+        shares = await self._queue.shares(KEPT_LANES)
         known = _by_name(shares)
         rows = {info.name: LaneRow(info, known.get(info.name)) for info in waits}
         for share in shares.top:
             rows.setdefault(share.lane.name, LaneRow(share.lane, share))
-        look = replace(look, shares=shares).with_rows(rows.values())
-        yield look
-        await self._slice(shares)
-        yield look
-        orders: dict[str, list[LaneRow]] = {}
-        for order in [] if look.complete else self._orders_wanted():
-            found = await queue.lanes(KEPT_LANES, order)
-            orders[order] = [LaneRow(info, known.get(info.name)) for info in found]
-            yield replace(look, orders={**look.orders, **orders})
-        yield replace(look, orders=orders, is_whole=True)
+        orders: dict[str, list[LaneRow]] = {
+            by: [LaneRow(info, known.get(info.name)) for info in lanes]
+            for by, lanes in found.items()
+            if not look.complete
+        }
+        self._slice(shares, found["served"])
+        look = replace(look, shares=shares, orders=orders, is_whole=True)
+        yield look.with_rows(rows.values())
 
-    async def _slice(self, shares: Shares) -> None:
+    def _slice(self, shares: Shares, served: Sequence[LaneInfo]) -> None:
         """Remembers who was given most, for the picture."""
-        top = shares.top
-        if shares.lanes > len(top):
-            top = (await self._queue.shares(SERIES, "served")).top
-        most = sorted(top, key=lambda share: (-share.received, share.lane.name))[:SERIES]
-        given = {share.lane.name: share.received for share in most}
-        self._slices.append(Slice(time.time(), given))
-
-    def _orders_wanted(self) -> list[LaneSort]:
-        recently = time.monotonic() - WANTED_S
-        return [order for order, at in self._wanted.items() if at > recently]
+        given = {
+            lane.name: lane.charged / lane.window / shares.pace for lane in served if shares.pace
+        }
+        most = sorted(given, key=lambda name: (-given[name], name))[:SERIES]
+        self._slices.append(Slice(time.time(), {name: given[name] for name in most}))
 
     def _publish(self, snapshot: Snapshot) -> None:
         self._snapshot = replace(snapshot, number=self._snapshot.number + 1)

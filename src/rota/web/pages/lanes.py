@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 from rota.values import names
 from rota.values.listing import LanesPage
+from rota.values.model import LaneSort
 from rota.values.names import visible
 from rota.web.looks import SERIES, LaneRow, Slice, Snapshot
 from rota.web.view import View
-from rota.web.watch import ORDERS
 
 ROWS = 100
 ORDER_NAMES = {
@@ -38,7 +38,7 @@ async def facts(view: View) -> dict[str, Any]:
         seen = await view.watch.now()
         rows = [LaneRow(info) for info in page.lanes]
         return {**_picture(seen), **_listed(rows, order, following=page.cursor)}
-    seen = await view.watch.now(order=order)
+    seen = await view.watch.now()
     if seen.lanes is None:
         return {**_picture(seen), **await _first(view, order)}
     return told(seen, order)
@@ -50,7 +50,7 @@ def told(seen: Snapshot, order: str) -> dict[str, Any]:
     assert look is not None
     if order == "hurt" or look.complete:
         rows = list(look.rows)
-        figure = next((one for one in ORDERS if one == order), None)
+        figure = next((by for by in get_args(LaneSort) if by == order), None)
         if figure is not None:
             rows.sort(key=lambda row: (-row.info.rank(figure), row.info.name))
     else:
