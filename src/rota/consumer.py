@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
 from datetime import timedelta
 
 from rota.consume.claims import Claims, Jobs, each
 from rota.consume.deliveries import Decode
 from rota.consume.station import Station
 from rota.errors import RotaError
+from rota.link import AsyncFace
 from rota.values import config
-from rota.values.endings import Ending
-from rota.values.model import Answer, Job
-from rota.values.signals import Bury, Release, Retry
+from rota.values.model import Job
 from rota.values.timing import seconds
 
 
-class Consumer(Claims):
+class Consumer(Claims, AsyncFace):
     """Claims jobs and settles them by hand; `async with` joins and leaves.
 
     Leaving gives back what is held, uncounted. When the lease is lost (the process or the
@@ -110,35 +108,3 @@ class Consumer(Claims):
                 except RotaError:
                     return  # the next claim tries again
                 self._station.bell().failed(self)
-
-    async def complete(self, jobs: Jobs) -> list[Answer]:
-        """Ends jobs as done. Answers per job: `ok`, or `settled` where this consumer does not hold
-        this delivery of it: it has ended, or another holds the job. Then nothing changes."""
-        return await self.settle([(job, None) for job in each(jobs)])
-
-    async def retry(
-        self, jobs: Jobs, *, delay: float | timedelta | None = None, error: str | None = None
-    ) -> list[Answer]:
-        """Gives jobs back and counts the attempt; at the last attempt they go to the dead."""
-        return await self.settle([(job, Retry(delay, error)) for job in each(jobs)])
-
-    async def release(self, jobs: Jobs, *, delay: float | timedelta = 0) -> list[Answer]:
-        """Gives jobs back to their places, uncounted; by hand they do not stay away by themselves,
-        however often."""
-        return await self.settle([(job, Release(delay)) for job in each(jobs)])
-
-    async def bury(self, jobs: Jobs, reason: str) -> list[Answer]:
-        """Sends jobs to the dead."""
-        return await self.settle([(job, Bury(reason)) for job in each(jobs)])
-
-    async def settle(self, pairs: Iterable[tuple[Job, Ending]]) -> list[Answer]:
-        """Ends each job in its own way; None completes it. Raises LeaseLost.
-
-        One that this consumer does not hold, as it has ended or another has it, answers `settled`,
-        and nothing changes.
-        """
-        return await self._link.run(self._settle(pairs))
-
-    async def start(self, job: Job) -> bool:
-        """For a job whose worker died before (`job.suspect`): False means do not run it."""
-        return await self._link.run(self._membership.start(job))

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
 from datetime import timedelta
 
 from rota.consume.claims import Claims, Jobs, each
 from rota.consume.deliveries import Decode
 from rota.consume.station import Station
+from rota.link import BlockingFace
 from rota.values import config
-from rota.values.endings import Ending
-from rota.values.model import Answer, Job
-from rota.values.signals import Bury, Release, Retry
+from rota.values.model import Job
 from rota.values.timing import seconds
 
 
-class SyncConsumer(Claims):
+class SyncConsumer(Claims, BlockingFace):
     """The blocking twin of `Consumer`; used by one thread at a time."""
 
     def __init__(
@@ -67,23 +65,3 @@ class SyncConsumer(Claims):
                 done = []
         finally:
             bell.gone(self)
-
-    def complete(self, jobs: Jobs) -> list[Answer]:
-        return self.settle([(job, None) for job in each(jobs)])
-
-    def retry(
-        self, jobs: Jobs, *, delay: float | timedelta | None = None, error: str | None = None
-    ) -> list[Answer]:
-        return self.settle([(job, Retry(delay, error)) for job in each(jobs)])
-
-    def release(self, jobs: Jobs, *, delay: float | timedelta = 0) -> list[Answer]:
-        return self.settle([(job, Release(delay)) for job in each(jobs)])
-
-    def bury(self, jobs: Jobs, reason: str) -> list[Answer]:
-        return self.settle([(job, Bury(reason)) for job in each(jobs)])
-
-    def settle(self, pairs: Iterable[tuple[Job, Ending]]) -> list[Answer]:
-        return self._link.run_sync(self._settle(pairs))
-
-    def start(self, job: Job) -> bool:
-        return self._link.run_sync(self._membership.start(job))

@@ -17,10 +17,12 @@ from rota.consume.deliveries import Decode, Taken
 from rota.consume.membership import Membership
 from rota.consume.station import Station
 from rota.errors import ConfigError, LeaseLost
+from rota.link import verb
 from rota.script.loader import Operation
 from rota.values import config
 from rota.values.endings import Ending, check_ending, settlement
 from rota.values.model import Answer, Instruction, Job
+from rota.values.signals import Bury, Release, Retry
 from rota.values.timing import seconds
 
 Jobs = Job | Iterable[Job]
@@ -78,14 +80,6 @@ class Claims:
     def _check_open(self) -> None:
         if not self._open:
             raise ConfigError("consumer: expected to be used inside its `with` block")
-
-    def _settle(self, pairs: Iterable[tuple[Job, Ending]]) -> Operation[list[Answer]]:
-        pairs = list(pairs)
-        for _, ending in pairs:
-            check_ending(ending)
-        settlements = [settlement(job, ending) for job, ending in pairs]
-        self._membership.check(job for job, _ in pairs)
-        return (yield from self._membership.settle(settlements))
 
     def _prepare(self, done: list[Job]) -> Operation[None]:
         """Before it claims: what is done must be its own, and it needs a lease."""
@@ -149,3 +143,51 @@ class Claims:
                 raise LeaseLost(f"the lease of consumer {self.id} is gone")
             return Taken([], taken.reply)
         return taken
+
+    # ── how jobs end ────────────────────────────────────────────────────────────────────────
+
+    @verb
+    def complete(self, jobs: Jobs) -> Operation[list[Answer]]:
+        """Ends jobs as done. Answers per job: `ok`, or `settled` where this consumer does not hold
+        this delivery of it: it has ended, or another holds the job. Then nothing changes."""
+        return self._settle((job, None) for job in each(jobs))
+
+    @verb
+    def retry(
+        self, jobs: Jobs, *, delay: float | timedelta | None = None, error: str | None = None
+    ) -> Operation[list[Answer]]:
+        """Gives jobs back and counts the attempt; at the last attempt they go to the dead."""
+        return self._settle((job, Retry(delay, error)) for job in each(jobs))
+
+    @verb
+    def release(self, jobs: Jobs, *, delay: float | timedelta = 0) -> Operation[list[Answer]]:
+        """Gives jobs back to their places, uncounted; by hand they do not stay away by themselves,
+        however often."""
+        return self._settle((job, Release(delay)) for job in each(jobs))
+
+    @verb
+    def bury(self, jobs: Jobs, reason: str) -> Operation[list[Answer]]:
+        """Sends jobs to the dead."""
+        return self._settle((job, Bury(reason)) for job in each(jobs))
+
+    @verb
+    def settle(self, pairs: Iterable[tuple[Job, Ending]]) -> Operation[list[Answer]]:
+        """Ends each job in its own way; None completes it. Raises LeaseLost.
+
+        One that this consumer does not hold, as it has ended or another has it, answers `settled`,
+        and nothing changes.
+        """
+        return self._settle(pairs)
+
+    @verb
+    def start(self, job: Job) -> Operation[bool]:
+        """For a job whose worker died before (`job.suspect`): False means do not run it."""
+        return self._membership.start(job)
+
+    def _settle(self, pairs: Iterable[tuple[Job, Ending]]) -> Operation[list[Answer]]:
+        pairs = list(pairs)
+        for _, ending in pairs:
+            check_ending(ending)
+        settlements = [settlement(job, ending) for job, ending in pairs]
+        self._membership.check(job for job, _ in pairs)
+        return (yield from self._membership.settle(settlements))
