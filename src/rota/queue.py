@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Never, ParamSpec, TypeVar, get_args, overload
 
 from rota.consume.station import Station
-from rota.consumer import Consumer
+from rota.consumer import Consumer, SyncConsumer
 from rota.dead_jobs import DeadJobs, SyncDeadJobs
 from rota.doctor import Report
 from rota.errors import ConfigError, UnknownTask
@@ -23,7 +23,6 @@ from rota.script.loader import LIBRARY, Library, Operation
 from rota.store import OnFull
 from rota.store.census import Census
 from rota.store.shares import Shares, ShareSort
-from rota.sync_consumer import SyncConsumer
 from rota.task import AnyTask, Task, TaskPolicy
 from rota.values import config, names
 from rota.values.config import Durable

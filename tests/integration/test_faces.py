@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 
 import rota
-from rota.consumer import Consumer
+from rota.consumer import Consumer, SyncConsumer
 from rota.dead_jobs import DeadJobs, SyncDeadJobs
 from rota.job import JobHandle, SyncJobHandle
 from rota.lane import Lane, SyncLane
 from rota.link.faces import verb
 from rota.queue import Queue, SyncQueue
-from rota.sync_consumer import SyncConsumer
 from rota.task import Enqueuer, SyncEnqueuer
 from tests.support.servers import Server
 

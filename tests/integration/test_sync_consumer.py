@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import rota
-from rota.sync_consumer import SyncConsumer
+from rota.consumer import SyncConsumer
 from tests.support.proxy import Proxy
 from tests.support.queues import assert_drained, assert_sound, held_on_server, ids, spec, specs
 from tests.support.servers import Server

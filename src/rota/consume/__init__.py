@@ -2,7 +2,6 @@
 
 membership.py   a consumer's place in a queue: joining, losing its lease, leaving
 deliveries.py   what it holds: numbered claims, unknown outcomes
-claims.py       the rules of a consumer in a user's hands
 lease.py        renewing leases, in the process's lease_thread.py
 doorbell.py     who waits for work and who is woken: the rules; bell.py and its two drivers
 station.py      the process's keeper and bells of one queue
