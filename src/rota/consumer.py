@@ -14,9 +14,9 @@ from datetime import timedelta
 
 from rota.connection.faults import Lost
 from rota.consume.bell import Bell
+from rota.consume.consuming import Consuming
 from rota.consume.deliveries import Decode, Taken
 from rota.consume.membership import Membership
-from rota.consume.station import Station
 from rota.errors import ConfigError, LeaseLost, RotaError
 from rota.link import AsyncFace, BlockingFace, verb
 from rota.script.loader import Operation
@@ -39,16 +39,16 @@ class _ConsumerRules:
     _woken: asyncio.Event | threading.Event
 
     def __init__(
-        self, station: Station, *, lease: float | timedelta, prefetch: int, decode: Decode
+        self, consuming: Consuming, *, lease: float | timedelta, prefetch: int, decode: Decode
     ) -> None:
-        self._station = station
-        self._link = station.link
+        self._consuming = consuming
+        self._link = consuming.link
         length = config.number(
             seconds(lease, "lease"), config.MIN_LEASE_S, config.MAX_LEASE_S, "lease"
         )
         self._prefetch = config.whole(prefetch, 1, config.MAX_PREFETCH, "prefetch")
         self._membership = Membership(
-            station, lease=length, decode=decode, on_instruction=self._mark_asked
+            consuming, lease=length, decode=decode, on_instruction=self._mark_asked
         )
         self._deliveries = self._membership.deliveries
         self.asked: Instruction | None = None
@@ -203,9 +203,9 @@ class Consumer(_ConsumerRules, AsyncFace):
     """
 
     def __init__(
-        self, station: Station, *, lease: float | timedelta, prefetch: int, decode: Decode
+        self, consuming: Consuming, *, lease: float | timedelta, prefetch: int, decode: Decode
     ) -> None:
-        super().__init__(station, lease=lease, prefetch=prefetch, decode=decode)
+        super().__init__(consuming, lease=lease, prefetch=prefetch, decode=decode)
         self._woken: asyncio.Event = asyncio.Event()
         self._turn = asyncio.Lock()
         self._mending: asyncio.Task[None] | None = None
@@ -217,7 +217,7 @@ class Consumer(_ConsumerRules, AsyncFace):
         except BaseException:
             self._open = False
             raise
-        self._station.bell().enter()
+        self._consuming.bell().enter()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -225,11 +225,11 @@ class Consumer(_ConsumerRules, AsyncFace):
         self._woken.set()  # a claim under way ends
         if self._mending is not None:
             self._mending.cancel()  # leaving gives back all it holds
-        self._station.bell().gone(self)
+        self._consuming.bell().gone(self)
         try:
             await self._link.run(self._membership.leave())
         finally:
-            await self._station.bell().leave()
+            await self._consuming.bell().leave()
 
     async def claim(self, n: int = 1, *, wait: float | timedelta = 0) -> list[Job]:
         """Up to `n` entries' jobs, in turn order; waits up to `wait` seconds for the first.
@@ -259,7 +259,7 @@ class Consumer(_ConsumerRules, AsyncFace):
 
     async def _claim(self, done: list[Job], n: int, deadline: float) -> list[Job]:
         await self._link.run(self._prepare(done))
-        bell = self._station.bell()
+        bell = self._consuming.bell()
         try:
             while True:
                 jobs = await self._link.run(self._look(bell, done, n, deadline))
@@ -285,16 +285,16 @@ class Consumer(_ConsumerRules, AsyncFace):
                     await self._link.run(self._membership.reconcile())
                 except RotaError:
                     return  # the next claim tries again
-                self._station.bell().failed(self)
+                self._consuming.bell().failed(self)
 
 
 class SyncConsumer(_ConsumerRules, BlockingFace):
     """The blocking twin of `Consumer`; used by one thread at a time."""
 
     def __init__(
-        self, station: Station, *, lease: float | timedelta, prefetch: int, decode: Decode
+        self, consuming: Consuming, *, lease: float | timedelta, prefetch: int, decode: Decode
     ) -> None:
-        super().__init__(station, lease=lease, prefetch=prefetch, decode=decode)
+        super().__init__(consuming, lease=lease, prefetch=prefetch, decode=decode)
         self._woken: threading.Event = threading.Event()
         self._turn = threading.Lock()
 
@@ -305,17 +305,17 @@ class SyncConsumer(_ConsumerRules, BlockingFace):
         except BaseException:
             self._open = False
             raise
-        self._station.thread_bell.enter()
+        self._consuming.thread_bell.enter()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._open = False
         self._woken.set()  # a claim under way ends
-        self._station.thread_bell.gone(self)
+        self._consuming.thread_bell.gone(self)
         try:
             self._link.run_sync(self._membership.leave())
         finally:
-            self._station.thread_bell.leave()
+            self._consuming.thread_bell.leave()
 
     def claim(self, n: int = 1, *, wait: float | timedelta = 0) -> list[Job]:
         return self.exchange(n=n, wait=wait)
@@ -329,7 +329,7 @@ class SyncConsumer(_ConsumerRules, BlockingFace):
 
     def _claim(self, done: list[Job], n: int, deadline: float) -> list[Job]:
         self._link.run_sync(self._prepare(done))
-        bell = self._station.thread_bell
+        bell = self._consuming.thread_bell
         try:
             while True:
                 jobs = self._link.run_sync(self._look(bell, done, n, deadline))

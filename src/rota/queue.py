@@ -9,7 +9,7 @@ from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any, Never, ParamSpec, TypeVar, get_args, overload
 
-from rota.consume.station import Station
+from rota.consume.consuming import Consuming
 from rota.consumer import Consumer, SyncConsumer
 from rota.dead_jobs import DeadJobs, SyncDeadJobs
 from rota.doctor import Report
@@ -44,10 +44,10 @@ class _QueueVerbs(Guide):
 
     _called_here = OF_QUEUES
 
-    def __init__(self, link: Link, producer: Producer, station: Station) -> None:
+    def __init__(self, link: Link, producer: Producer, consuming: Consuming) -> None:
         self._link = link
         self._producer = producer
-        self._station = station
+        self._consuming = consuming
 
     @verb
     def enqueue_many(
@@ -263,7 +263,7 @@ class _QueueVerbs(Guide):
         With `repair` it mends what it can. What it reports was so when it was looked at; what is
         too large to be sure of is in `unchecked`.
         """
-        return self._link.doctor.examine(repair=repair, park_s=self._station.beat)
+        return self._link.doctor.examine(repair=repair, park_s=self._consuming.beat)
 
     @verb
     def info(self) -> Operation[QueueInfo]:
@@ -316,7 +316,7 @@ class Queue(_QueueVerbs, AsyncFace):
             default_ceiling=self.default_ceiling,
             timeout=config.timeout(timeout),
         )
-        station = Station(
+        consuming = Consuming(
             link,
             beat=config.number(seconds(beat, "beat"), config.MIN_BEAT_S, config.MAX_BEAT_S, "beat"),
         )
@@ -326,8 +326,8 @@ class Queue(_QueueVerbs, AsyncFace):
             max_payload=self.max_payload,
             durable=config.durable(durable),
         )
-        super().__init__(link, producer, station)
-        self.link, self.station = link, station  # for workers, consumers and tests
+        super().__init__(link, producer, consuming)
+        self.link, self.consuming = link, consuming  # for workers, consumers and tests
         self.tasks: dict[str, AnyTask] = {}
         self.lifespans: list[Lifespan] = []
 
@@ -479,7 +479,7 @@ class Queue(_QueueVerbs, AsyncFace):
 
     def consumer(self, *, lease: float | timedelta = config.LEASE_S, prefetch: int = 1) -> Consumer:
         """A consumer for claiming and settling by hand; use it with `async with`."""
-        return Consumer(self._station, lease=lease, prefetch=prefetch, decode=self.decode)
+        return Consumer(self._consuming, lease=lease, prefetch=prefetch, decode=self.decode)
 
     @property
     def sync(self) -> SyncQueue:
@@ -508,7 +508,7 @@ class SyncQueue(_QueueVerbs, BlockingFace):
     """
 
     def __init__(self, queue: Queue) -> None:
-        super().__init__(queue.link, queue._producer, queue.station)
+        super().__init__(queue.link, queue._producer, queue.consuming)
         self._decode = queue.decode
 
     def enqueue(
@@ -544,7 +544,7 @@ class SyncQueue(_QueueVerbs, BlockingFace):
         self, *, lease: float | timedelta = config.LEASE_S, prefetch: int = 1
     ) -> SyncConsumer:
         """A consumer for claiming and settling by hand; use it with `with`."""
-        return SyncConsumer(self._station, lease=lease, prefetch=prefetch, decode=self._decode)
+        return SyncConsumer(self._consuming, lease=lease, prefetch=prefetch, decode=self._decode)
 
     def close(self) -> None:
         """Lets go of the connections of blocking callers; optional, idle ones end by themselves."""

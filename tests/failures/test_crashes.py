@@ -313,7 +313,7 @@ async def test_short_leases_count_deaths_too(
     async with open_queue(server, queue_name) as queue:
         await queue.enqueue_many(jobs("a"))
         async with queue.consumer(lease=LEASE) as consumer:
-            beats = queue.station.keeper.calls["beat"].counts
+            beats = queue.consuming.keeper.calls["beat"].counts
             await eventually_async(lambda: sum(beats) >= 3, "it does not beat with the renewals")
             hand = await Hand(queue, lease=LEASE).join()
             assert await hand.claim() == ["a"]

@@ -20,7 +20,7 @@ def over_after_the_first_look(
     """The process's own clock: the lease held when the claim was sent, not when it came back. By
     then it has ended on the server as well."""
     looks = iter([True])
-    real = queue.station.keeper.is_alive
+    real = queue.consuming.keeper.is_alive
 
     def is_alive(id: str) -> bool:
         if id != consumer:
@@ -51,7 +51,7 @@ async def test_a_worker_starts_nothing_under_a_lease_that_is_over(
         async with worker:
             await eventually_async(lambda: held_on_server(server, queue), "it does not join")
             (before,) = held_on_server(server, queue)
-            keeper = queue.station.keeper
+            keeper = queue.consuming.keeper
             is_alive = over_after_the_first_look(server, queue, before)
             if suspect:
                 server.raw().hset(queue.link.keys.key("deaths"), "poor", 1)
@@ -74,7 +74,7 @@ async def test_a_consumer_does_not_hand_on_what_came_too_late(
         queue.consumer(lease=LEASE) as consumer,
     ):
         await queue.enqueue(spec())
-        keeper, before = queue.station.keeper, consumer.id
+        keeper, before = queue.consuming.keeper, consumer.id
         monkeypatch.setattr(keeper, "is_alive", over_after_the_first_look(server, queue, before))
         (job,) = await consumer.claim(wait=IN_TIME)
         assert consumer.id != before
@@ -92,7 +92,7 @@ async def test_a_blocking_consumer_does_not_hand_on_what_came_too_late(
 
         def work() -> None:
             with queue.sync.consumer(lease=LEASE) as consumer:
-                keeper, before = queue.station.keeper, consumer.id
+                keeper, before = queue.consuming.keeper, consumer.id
                 monkeypatch.setattr(
                     keeper, "is_alive", over_after_the_first_look(server, queue, before)
                 )
@@ -113,7 +113,7 @@ async def test_a_late_answer_that_also_took_an_ending_brings_nothing(
     ):
         await queue.enqueue_many(specs(2))
         (job,) = await consumer.claim()
-        keeper, before = queue.station.keeper, consumer.id
+        keeper, before = queue.consuming.keeper, consumer.id
         monkeypatch.setattr(keeper, "is_alive", over_after_the_first_look(server, queue, before))
         assert await consumer.exchange(job) == []
         assert consumer.held == []
@@ -132,7 +132,7 @@ async def test_what_it_holds_already_is_told_to_be_lost(
     ):
         await queue.enqueue_many(specs(2))
         (job,) = await consumer.claim()
-        keeper, before = queue.station.keeper, consumer.id
+        keeper, before = queue.consuming.keeper, consumer.id
         monkeypatch.setattr(keeper, "is_alive", over_after_the_first_look(server, queue, before))
         with pytest.raises(rota.LeaseLost):
             await consumer.claim()
@@ -149,6 +149,6 @@ async def test_a_start_mark_that_was_answered_too_late(
     ):
         await queue.enqueue(spec())
         (job,) = await consumer.claim()
-        monkeypatch.setattr(queue.station.keeper, "is_alive", lambda _: False)
+        monkeypatch.setattr(queue.consuming.keeper, "is_alive", lambda _: False)
         with pytest.raises(rota.LeaseLost):
             await consumer.start(job)

@@ -228,7 +228,7 @@ async def test_one_call_renews_all_leases_of_a_process(server: Server, queue: ro
         await one.__aenter__()
         assert len(await one.claim(20)) == 20
     before, began = calls(server, "evalsha"), time.monotonic()
-    keeper = queue.station.keeper
+    keeper = queue.consuming.keeper
     await eventually_async(lambda: keeper.renewals >= 3 * 20, "not all are renewed")
     sent = calls(server, "evalsha") - before
     assert not any(one._membership.is_over() for one in consumers)
@@ -255,9 +255,9 @@ async def test_a_failed_renewal_is_tried_again_while_the_lease_lives(
             await eventually_async(
                 lambda: proxy.failed.get("heartbeat") == 3, "it does not try again"
             )
-            renewals = queue.station.keeper.renewals
+            renewals = queue.consuming.keeper.renewals
             await eventually_async(
-                lambda: queue.station.keeper.renewals > renewals, "it does not go on"
+                lambda: queue.consuming.keeper.renewals > renewals, "it does not go on"
             )
             assert consumer.id == identity
             assert await consumer.complete(job) == ["ok"]
@@ -320,7 +320,7 @@ async def test_a_short_lease_is_not_renewed_with_the_patience_of_a_long_one(
         queue.consumer(lease=3600),
         queue.consumer(lease=LEASE),
     ):
-        keeper = queue.station.keeper
+        keeper = queue.consuming.keeper
         await eventually_async(lambda: keeper.renewals, "nothing is renewed")
         proxy.plant("heartbeat", SILENT, times=1)
         await eventually_async(lambda: proxy.failed.get("heartbeat"), "nothing stalls")

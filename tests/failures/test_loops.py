@@ -79,7 +79,7 @@ async def trouble(one: Worked, loop: str, answer: str) -> None:
             case "settle":
                 one.put("x", "give_back")
             case "pass_on":
-                bell = one.queue.station.bell()
+                bell = one.queue.consuming.bell()
                 bell._do((PassOn(),))
         await eventually_async(
             lambda: proxy.failed.get(loop, 0) >= (1 if times == 1 or loop == "pass_on" else 2),

@@ -230,7 +230,7 @@ async def test_what_returns_wakes_who_waits(server: Server, queue: rota.Queue) -
             assert await hand.claim() == ["a"]
             waiting = asyncio.create_task(consumer.claim(1, wait=IN_TIME))
             await eventually_async(
-                lambda: queue.station.bell().rules.wants_park(), "it does not park"
+                lambda: queue.consuming.bell().rules.wants_park(), "it does not park"
             )
             await asyncio.sleep(0.05)
             await WAYS[way](queue, hand, ["a"])

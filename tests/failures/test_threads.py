@@ -45,7 +45,7 @@ async def test_threads_over_their_time_out_keep_slots_and_leases(
     await queue.enqueue_many(slow.spec(str(n)) for n in range(16))
     async with working(queue, slots=4):
         await until_done(server, queue, 16, timeout=PATIENCE)
-    assert queue.station.keeper.renewals >= 2
+    assert queue.consuming.keeper.renewals >= 2
     assert most == 4
     assert set(ran.values()) == {1}
     assert len(ran) == 16
@@ -133,8 +133,8 @@ async def test_a_handler_that_never_awaits_costs_the_loop_not_the_lease(
     @queue.task(timeout=0.2)
     async def hog() -> None:
         starts.append(time.monotonic())
-        enough = queue.station.keeper.renewals + 3
-        while queue.station.keeper.renewals < enough and time.monotonic() < starts[0] + PATIENCE:
+        enough = queue.consuming.keeper.renewals + 3
+        while queue.consuming.keeper.renewals < enough and time.monotonic() < starts[0] + PATIENCE:
             pass
 
     await hog.enqueue()

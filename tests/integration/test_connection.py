@@ -207,13 +207,13 @@ async def test_a_passing_refusal_is_waited_out_by_every_loop(
         await asyncio.sleep(0.5)
         assert not publish.done()
         raw.execute_command(*end)
-        before = queue.station.keeper.renewals
+        before = queue.consuming.keeper.renewals
         await publish
         await eventually_async(lambda: len(ran) == 9, "it does not go on")
         await work.options(delay=0.2).enqueue(9)
         await eventually_async(lambda: len(ran) == 10, "it does not go on")
-        await eventually_async(lambda: queue.station.keeper.renewals > before, "nothing renews")
-        assert queue.station.keeper.is_alive(next(iter(dump(server, queue).get("consumers"))))
+        await eventually_async(lambda: queue.consuming.keeper.renewals > before, "nothing renews")
+        assert queue.consuming.keeper.is_alive(next(iter(dump(server, queue).get("consumers"))))
         worker.stop()
         await run
         assert sorted(ran) == list(range(10))
@@ -294,7 +294,7 @@ async def test_a_silent_link_is_noticed_and_quiet_idling_is_no_error(
         queue.consumer(lease=LEASE) as consumer,
     ):
         waiting = asyncio.create_task(consumer.claim(1, wait=FAR_BEAT))
-        woken = queue.station.bell().wakeups
+        woken = queue.consuming.bell().wakeups
         await eventually_async(lambda: woken.get("beat") == 3, "it does not beat")
         assert caplog.records == []
         waiting.cancel()
@@ -347,7 +347,7 @@ async def test_many_consumers_and_a_burst_share_few_connections(
                 got += len(claim.result())
                 await consumers[at].complete(claim.result())
                 waiting[at] = asyncio.create_task(consumers[at].claim(2, wait=20))
-        keeper = queue.station.keeper
+        keeper = queue.consuming.keeper
         renewals = keeper.renewals + 200
         await eventually_async(lambda: keeper.renewals >= renewals, "not all are renewed")
         assert all(keeper.is_alive(one.id) for one in consumers)

@@ -35,14 +35,14 @@ async def test_claims_under_way_end_with_their_block(server: Server, queue_name:
     async with open_queue(server, queue_name) as queue:
         async with queue.consumer(lease=LEASE) as consumer:
             claims = [asyncio.create_task(consumer.claim(wait=LEASE)) for _ in range(2)]
-            bell = queue.station.bell().rules
+            bell = queue.consuming.bell().rules
             await eventually_async(bell.wants_park, "the first claim waits")
         async with asyncio.timeout(PATIENCE):
             ended = await asyncio.gather(*claims, return_exceptions=True)
         assert [type(one) for one in ended] == [ConfigError, ConfigError]
         assert held_on_server(server, queue) == {}
-        assert not queue.station.keeper.is_alive(consumer.id)
-        assert queue.station.keeper.trouble is None
+        assert not queue.consuming.keeper.is_alive(consumer.id)
+        assert queue.consuming.keeper.trouble is None
         await queue.enqueue(spec())
         async with queue.consumer(lease=LEASE) as other:
             assert len(await other.claim()) == 1
@@ -65,7 +65,7 @@ async def test_blocking_claims_under_way_end_with_their_block(
                 threads = [threading.Thread(target=claim) for _ in range(2)]
                 for thread in threads:
                     thread.start()
-                eventually(queue.station.thread_bell.rules.wants_park, "the first claim waits")
+                eventually(queue.consuming.thread_bell.rules.wants_park, "the first claim waits")
             return threads
 
         consumer = queue.sync.consumer(lease=LEASE)
@@ -100,7 +100,7 @@ async def test_word_of_a_lost_lease_that_comes_late_does_not_end_the_next(
             finally:
                 go_on.set()
                 logger.removeHandler(slow)
-            keeper = queue.station.keeper
+            keeper = queue.consuming.keeper
             before = keeper.renewals
             await eventually_async(lambda: keeper.renewals > before, "it has told, and gone on")
             assert await consumer.complete(claimed) == ["ok"]
@@ -113,7 +113,7 @@ async def test_who_leaves_with_a_claim_on_its_way_leaves_the_bell_to_others(
     """The answer comes after its block has ended; a bell that went on waiting for its next claim
     would wake nobody in this process."""
     async with open_queue(server, queue_name) as queue, queue.consumer(lease=LEASE) as other:
-        bell = queue.station.bell().rules
+        bell = queue.consuming.bell().rules
         async with queue.consumer(lease=LEASE) as leaving:
             claim = asyncio.create_task(leaving.claim(wait=LEASE))
             await eventually_async(
@@ -165,7 +165,7 @@ async def test_who_stood_still_renews_its_lease_no_more(
     async with open_queue(server, queue_name) as queue:
         await queue.enqueue_many(specs(2))
         async with queue.consumer(lease=LEASE) as consumer:
-            keeper, exchange = queue.station.keeper, consumer._deliveries.exchange
+            keeper, exchange = queue.consuming.keeper, consumer._deliveries.exchange
             (job,) = await consumer.claim()
 
             def stand_still(**given: Any) -> Operation[Taken]:
@@ -234,7 +234,7 @@ async def test_a_claim_that_waits_its_turn_has_waited(server: Server, queue_name
     """Its time counts from the call: after its turn has come it looks once, and waits no more."""
     async with open_queue(server, queue_name) as queue, queue.consumer(lease=LEASE) as consumer:
         first = asyncio.create_task(consumer.claim(wait=0.4))
-        await eventually_async(queue.station.bell().rules.wants_park, "the first claim waits")
+        await eventually_async(queue.consuming.bell().rules.wants_park, "the first claim waits")
         began = time.monotonic()
         assert await consumer.claim(wait=0.1) == []
         assert first.done()

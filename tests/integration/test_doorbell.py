@@ -50,7 +50,7 @@ async def test_a_bell_that_was_lost_costs_at_most_a_beat(server: Server, queue_n
         queue.consumer(lease=LEASE) as consumer,
     ):
         raw, keys = server.raw(), queue.link.keys
-        beats = lambda: queue.station.bell().wakeups.get("beat", 0)  # noqa: E731
+        beats = lambda: queue.consuming.bell().wakeups.get("beat", 0)  # noqa: E731
         for _ in range(3):
             waiting = asyncio.create_task(consumer.claim(1, wait=IN_TIME))
             await until_blocked(server)
@@ -376,7 +376,7 @@ async def test_leaving_does_not_hang_while_the_server_is_away(
 ) -> None:
     server = private_server()
     queue = rota.Queue(queue_name, url=server.url, beat=FAR_BEAT)
-    bell = queue.station.bell()
+    bell = queue.consuming.bell()
     async with queue.consumer(lease=LEASE) as consumer:
         waiting = asyncio.create_task(consumer.claim(1, wait=FAR_BEAT))
         await until_blocked(server)

@@ -113,7 +113,7 @@ async def test_a_dead_lease_thread_and_a_dead_blocker_are_told(
             patched.setattr("rota.consume.lease.lease_thread._thread", gone)
             assert problems(worker.health()) == {"lease"}
         assert worker.health().healthy
-        bell = queue.station.bell()
+        bell = queue.consuming.bell()
         blocker = bell._blocker
         assert blocker is not None
         blocker.cancel()

@@ -357,7 +357,7 @@ async def test_an_unheard_renewal_counts_as_lost_by_the_own_clock(
         async with queue.consumer(lease=SHORT_LEASE) as consumer:
             (job,) = await consumer.claim(1)
             between.silent()
-            silent, keeper = time.monotonic(), queue.station.keeper
+            silent, keeper = time.monotonic(), queue.consuming.keeper
             if lease := keeper._leases.get(consumer.id):
                 assert lease.deadline < silent + SHORT_LEASE
             await eventually_async(
@@ -378,7 +378,7 @@ async def test_a_lease_counts_from_before_the_server_made_it(
             pass  # the scripts are known
         between.delay(0.7)
         async with queue.consumer(lease=LEASE) as consumer:
-            deadline = queue.station.keeper._leases[consumer.id].deadline
+            deadline = queue.consuming.keeper._leases[consumer.id].deadline
             assert deadline < time.monotonic() - 0.7 + LEASE
             between.pass_through()
 
@@ -417,7 +417,7 @@ async def test_one_thread_keeps_all_leases_and_outlives_trouble(
             return heartbeat(*args, **settings)  # type: ignore[arg-type]
 
         monkeypatch.setattr(queue.link.store, "heartbeat", failing)
-        before, keeper = calls(valkey, "evalsha"), queue.station.keeper
+        before, keeper = calls(valkey, "evalsha"), queue.consuming.keeper
         await eventually_async(lambda: keeper.renewals >= 3 * 20, "it does not renew them")
         assert not failures
         assert calls(valkey, "evalsha") - before < 12
@@ -439,12 +439,12 @@ async def test_all_queues_of_a_process_share_a_thread_and_its_connections(
             await asyncio.to_thread(stack.enter_context, queue.sync.consumer(lease=LEASE))
         mine = len(server.strangers()) - before  # two for each: its claims, and the bell
         await eventually_async(
-            lambda: all(one.station.keeper.renewals for one in queues[:3]), "some is not renewed"
+            lambda: all(one.consuming.keeper.renewals for one in queues[:3]), "some is not renewed"
         )
         assert len(server.strangers()) - before <= mine + ROOMS["leases"]
         async with Worker(queues, concurrency=2, lease=LEASE):
             await eventually_async(
-                lambda: all(one.station.keeper.renewals > 3 for one in queues),
+                lambda: all(one.consuming.keeper.renewals > 3 for one in queues),
                 "some is not renewed",
                 timeout=PATIENCE,
             )
@@ -468,7 +468,7 @@ async def test_a_server_that_stands_still_holds_up_no_other_queue(
         other.consumer(lease=LEASE),
     ):
         between.silent()
-        waits, goes_on = still.station.keeper, other.station.keeper
+        waits, goes_on = still.consuming.keeper, other.consuming.keeper
         await eventually_async(lambda: waits.errors, "it does not find out")
 
         async def renewed_meanwhile() -> bool:
@@ -518,7 +518,7 @@ async def test_a_lease_grows_with_the_round_trips(
         queue.consumer(lease=SHORT_LEASE) as consumer,
     ):
         between.delay(0.3)
-        keeper = queue.station.keeper
+        keeper = queue.consuming.keeper
         await eventually_async(lambda: "too short" in (keeper.trouble or ""), "nobody says so")
         renewals = keeper.renewals
         await eventually_async(lambda: keeper.renewals > renewals, "it is not renewed")

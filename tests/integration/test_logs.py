@@ -194,7 +194,7 @@ async def test_an_outage_is_said_sparingly(
         async with Worker(queue, lease=LEASE, concurrency=2) as worker:
             server.kill()
             await eventually_async(
-                lambda: worker.health().problems and queue.station.keeper.errors > 5,
+                lambda: worker.health().problems and queue.consuming.keeper.errors > 5,
                 "the outage is not noticed",
                 timeout=PATIENCE,
             )

@@ -177,7 +177,7 @@ class Sleeper:
 def test_a_debt_does_not_wait_behind_a_parked_blocker(server: Server, queue_name: str) -> None:
     """Nobody here can pay it and the blocker still waits at the bell: it is passed on at once."""
     with open_sync(server, queue_name) as queue:
-        bell, waiter, raw = queue.station.thread_bell, Sleeper(), server.raw()
+        bell, waiter, raw = queue.consuming.thread_bell, Sleeper(), server.raw()
         keys = queue.link.keys
         queue.sync.lane("a").pause()
         queue.sync.enqueue(spec())

@@ -196,5 +196,5 @@ async def test_who_leaves_over_tls_waits_for_no_beat(
 
 
 async def _parked(queue: rota.Queue) -> None:
-    bell = queue.station.bell()
+    bell = queue.consuming.bell()
     await eventually_async(lambda: bell._parked_at is not None, "it waits at the doorbell")

@@ -39,7 +39,7 @@ def doctor(
                 report = queue.link.client.run(
                     queue.link.doctor.examine(
                         repair=repair,
-                        park_s=queue.station.beat,
+                        park_s=queue.consuming.beat,
                         progress=lambda step, number, of: move(
                             description=step, completed=number, total=of
                         ),

@@ -4,5 +4,5 @@ membership.py   a consumer's place in a queue: joining, losing its lease, leavin
 deliveries.py   what it holds: numbered claims, unknown outcomes
 lease.py        renewing leases, in the process's lease_thread.py
 doorbell.py     who waits for work and who is woken: the rules; bell.py and its two drivers
-station.py      the process's keeper and bells of one queue
+consuming.py      the process's keeper and bells of one queue
 """

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from rota.consume.consuming import Consuming
 from rota.consume.deliveries import Decode, Deliveries
 from rota.consume.lease import Lease, LeaseKeeper
-from rota.consume.station import Station
 from rota.errors import LeaseLost
 from rota.script.loader import Operation
 from rota.values.model import Answer, Holdings, Instruction, Job, Settlement
@@ -34,7 +34,7 @@ class Membership:
 
     def __init__(
         self,
-        station: Station,
+        consuming: Consuming,
         *,
         lease: float,
         decode: Decode,
@@ -44,11 +44,11 @@ class Membership:
         post: Callable[..., object] = _at_once,
     ) -> None:
         self.deliveries = Deliveries(
-            station.link.store, lease_ms=round(lease * 1000), decode=decode
+            consuming.link.store, lease_ms=round(lease * 1000), decode=decode
         )
         self.lost = False
-        self.keeper: LeaseKeeper = station.keeper
-        self._station = station
+        self.keeper: LeaseKeeper = consuming.keeper
+        self._consuming = consuming
         self._lease = lease
         self._on_lost = on_lost
         self._on_stop = on_stop
@@ -64,8 +64,8 @@ class Membership:
 
     def join(self) -> Operation[None]:
         """Under a fresh identity. The lease counts from before the server made it."""
-        # Taken once: the station looks at each access whether it is still in its process.
-        self.keeper = self._station.keeper
+        # Taken once: at each access it is looked whether this is still the same process.
+        self.keeper = self._consuming.keeper
         since, seconds = yield from self.deliveries.join()
         self.lost = False
         self.keeper.add(self.id, Lease(self, self._lease, since, seconds))

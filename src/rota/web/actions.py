@@ -342,7 +342,7 @@ async def _examine(view: View, checkup: Checkup, *, repair: bool) -> None:
 
     try:
         checkup.report = await queue.link.run(
-            queue.link.doctor.examine(repair=repair, park_s=queue.station.beat, progress=told)
+            queue.link.doctor.examine(repair=repair, park_s=queue.consuming.beat, progress=told)
         )
         checkup.at, checkup.failed = time.time(), None
     except (RotaError, OSError) as error:

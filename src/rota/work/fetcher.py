@@ -56,9 +56,9 @@ class Fetcher:
         self._prefetch = prefetch
         self._waits_for_handlers = True
         self._opening: asyncio.Task[None] | None = None
-        self.bell = queue.station.bell()
+        self.bell = queue.consuming.bell()
         self._membership = Membership(
-            queue.station,
+            queue.consuming,
             lease=lease,
             decode=self._decode,
             on_lost=self._on_lost,

@@ -15,7 +15,7 @@ SHOWN_CONSUMERS = 200
 
 async def facts(view: View) -> dict[str, Any]:
     queue = view.queue
-    server = ServerCheck(queue.link.keys, queue.station.beat)
+    server = ServerCheck(queue.link.keys, queue.consuming.beat)
     checkup = view.board.checkup
     report = checkup.report
     templates = await queue.templates()

@@ -13,7 +13,7 @@ from rota.consume.thread_bell import ThreadBell
 from rota.link import Link
 
 
-class Station:
+class Consuming:
     """Made with its queue; a child process gets its own parts on first use."""
 
     def __init__(self, link: Link, *, beat: float) -> None:
