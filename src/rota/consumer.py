@@ -63,7 +63,7 @@ class _ConsumerRules:
     @property
     def held(self) -> list[Job]:
         """The jobs in its hands, in the order they were claimed."""
-        return list(self._deliveries.held.values())
+        return list(self._deliveries.jobs.values())
 
     def poke(self) -> None:
         self._woken.set()
@@ -109,7 +109,7 @@ class _ConsumerRules:
                 bell.failed(self)
                 if isinstance(error, Lost):
                     continue
-                if isinstance(error, LeaseLost) and not done and not self.held:
+                if isinstance(error, LeaseLost) and not done and not self._deliveries.jobs:
                     yield from self._join()
                     continue
                 raise

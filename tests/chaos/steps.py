@@ -150,8 +150,8 @@ class WatchedStore(Store):
             self._steps.reach("marking")
         return answer
 
-    def held_by(self, consumer: str, *, number: int) -> Operation[dict[str, str] | None]:
-        held = yield from super().held_by(consumer, number=number)
+    def deliveries_of(self, consumer: str, *, number: int) -> Operation[dict[str, str] | None]:
+        held = yield from super().deliveries_of(consumer, number=number)
         self._notebook.note("reconciles", consumer=consumer, holds=held and list(held))
         self._steps.reach("reconciling")
         return held

@@ -198,7 +198,7 @@ ACTS: dict[str, Act] = {
     "cancel held": settles("cancel"),
     "each its own way": settles("complete", "retry", "bury", "release"),
     "start": store("start", hand_id, "a1", "1"),
-    "what is held": store("held_by", hand_id, number=99),
+    "what is held": store("deliveries_of", hand_id, number=99),
     "leave": store("leave", hand_id),
     "evict": lambda stage: stage.queue.evict(stage.busy.hand.id),
     "pass on": store("pass_on", beat_ms=1000),

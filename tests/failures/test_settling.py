@@ -162,7 +162,7 @@ async def test_an_ending_after_the_reap_is_lost_and_touches_nothing(
     reply = await a.exchange(5, done=[("a", "1")])
     assert (reply.status, reply.answers, reply.entries) == ("lost", ["lost"], [])
     assert await queue.link.run(queue.link.store.start(a.id, "a", "1")) == "lost"
-    assert await queue.link.run(queue.link.store.held_by(a.id, number=9)) is None
+    assert await queue.link.run(queue.link.store.deliveries_of(a.id, number=9)) is None
     assert dump(server, queue).deliveries(b.id).keys() == {"a"}
     assert dump(server, queue).counts("deaths") == {"a": 1}
     assert await b.settle("a", "complete") == "ok"

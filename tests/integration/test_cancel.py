@@ -238,7 +238,7 @@ async def test_a_prefetched_job_of_a_sequence_is_not_run(
             await until_done(server, queue, 5, name="cancelled")
             assert log.said == ["s0: began"]
         else:
-            held = worker._fetchers[0]._deliveries.held
+            held = worker._fetchers[0]._deliveries.jobs
             assert [*held] == ["s0", "s1", "s2", "s3"]
             for id in ("s1", "s3"):
                 assert await queue.job(id).cancel() == "asked"

@@ -58,11 +58,11 @@ def test_settling_alone_needs_no_number(desk: Desk) -> None:
 def test_a_claim_numbered_by_reconciling_bounces(desk: Desk) -> None:
     desk.add("j1", "j2")
     desk.claim(1, number=1)
-    assert desk.run(desk.store.held_by("c", number=3)) == {"j1": "1"}
+    assert desk.run(desk.store.deliveries_of("c", number=3)) == {"j1": "1"}
     assert desk.exchange(1, number=2).status == "stale"
-    assert desk.run(desk.store.held_by("c", number=2)) == {"j1": "1"}
+    assert desk.run(desk.store.deliveries_of("c", number=2)) == {"j1": "1"}
     assert desk.exchange(1, number=3).status == "stale", "the number does not fall"
-    assert desk.run(desk.store.held_by("nobody", number=1)) is None
+    assert desk.run(desk.store.deliveries_of("nobody", number=1)) is None
 
 
 # ── what it hands out ───────────────────────────────────────────────────────────────────────────

@@ -63,7 +63,7 @@ def test_a_reap_goes_by_pages_and_ends_with_the_consumer(desk: Desk, key: str | 
             break
         assert desk.exchange(1, done=[("j4", 1)]).answers == ["lost"]
         assert desk.run(desk.store.heartbeat(["c"], lease_ms=LEASE)) == [None]
-        assert desk.run(desk.store.held_by("c", number=9)) is None
+        assert desk.run(desk.store.deliveries_of("c", number=9)) is None
         desk.clean()
     assert sum(pages) == 5
     assert pages[0] == (5 if key else 2), "a sequence goes back as a whole"
@@ -240,7 +240,7 @@ def test_what_a_consumer_holds_is_listed_whole(desk: Desk) -> None:
         desk.add(*ids[start : start + 1000])
     desk.claim(1000, number=1)
     desk.claim(900, number=2)
-    found = desk.run(desk.store.held_by("c", number=3))
+    found = desk.run(desk.store.deliveries_of("c", number=3))
     assert found == {id: "1" if i < 1000 else "2" for i, id in enumerate(ids)}
 
 

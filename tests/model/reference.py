@@ -447,7 +447,7 @@ class Reference:
         found = [self.consumers.get(name) for name in names]
         return [Holdings(one.claim, len(one.held)) if one else None for one in found]
 
-    def held_by(self, name: str, number: int) -> dict[str, str] | None:
+    def deliveries_of(self, name: str, number: int) -> dict[str, str] | None:
         if name not in self.consumers:
             return None
         self.consumers[name].claim = max(number, self.consumers[name].claim)

@@ -83,7 +83,7 @@ class World:
 
         return (yield arrive)
 
-    def held_by(self, _: str, *, number: int) -> Any:
+    def deliveries_of(self, _: str, *, number: int) -> Any:
         """In two pages."""
         found: dict[str, str] = {}
 
@@ -151,7 +151,7 @@ def carry(world: World, operation: Any) -> Steps:
 
 def claims(world: World, deliveries: Deliveries) -> Steps:
     for _ in range(world.rand.randrange(6)):
-        held = list(deliveries.held.values())
+        held = list(deliveries.jobs.values())
         done = [job for job in held if world.rand.random() < 0.5]
         want = world.rand.randrange(3)
         try:
@@ -185,7 +185,7 @@ def play(seed: int, *, faults: float, falls_back: bool) -> None:
     rand = random.Random(seed)
     world = World(rand, 0)
     deliveries = Plain(cast(Any, world), lease_ms=1000, decode=lambda _: None)
-    world.hands = cast(Any, deliveries.held)
+    world.hands = cast(Any, deliveries.jobs)
     run(carry(world, deliveries.join()))
     world.keep()
     world.faults = faults
@@ -200,7 +200,7 @@ def play(seed: int, *, faults: float, falls_back: bool) -> None:
             actors.remove(actor)
     world.faults = 0
     run(keeps(world, deliveries, 2 * DOUBTS))
-    assert world.held == {id: job.delivery for id, job in deliveries.held.items()}
+    assert world.held == {id: job.delivery for id, job in deliveries.jobs.items()}
 
 
 @pytest.mark.parametrize("faults", [0, 0.2])

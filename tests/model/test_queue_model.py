@@ -273,7 +273,10 @@ class QueueModel(RuleBasedStateMachine):
     def reconcile(self, who: int, ahead: int) -> None:
         name = self.consumer(who)
         number = self.number(name, ahead)
-        self.both(self.store.held_by(name, number=number), lambda: self.ref.held_by(name, number))
+        self.both(
+            self.store.deliveries_of(name, number=number),
+            lambda: self.ref.deliveries_of(name, number),
+        )
 
     @rule(who=some, which=some, kind=kinds)
     def start(self, who: int, which: int, kind: str) -> None:

@@ -33,7 +33,7 @@ class Desk:
         self.woken = 0
         woken: Any = SimpleNamespace(set=self._wake)
         deliveries = Deliveries(Store(Keys("q")), lease_ms=1000, decode=lambda job: None)
-        deliveries.held.update({one.id: one for one in jobs})
+        deliveries.jobs.update({one.id: one for one in jobs})
         self.deliveries = deliveries
         self.settling = Settling("q", deliveries, woken)
 

@@ -81,7 +81,7 @@ class Deliveries:
 
     def __init__(self, store: Store, *, lease_ms: int, decode: Decode) -> None:
         self.id = ""
-        self.held: dict[str, Job] = {}
+        self.jobs: dict[str, Job] = {}
         self._store = store
         self._lease_ms = lease_ms
         self._decode = decode
@@ -100,7 +100,7 @@ class Deliveries:
         """Starts under a fresh identity; what was held is another's by now. Since when, by the
         monotonic clock, its lease counts, and for how many seconds: where the server is so far away
         that the one it should have leaves no time to renew it, longer."""
-        self.held.clear()
+        self.jobs.clear()
         self.unsure = False
         self._joined_at, self._known = self._number, 0
         if self._joined:
@@ -130,7 +130,7 @@ class Deliveries:
 
     def leave(self) -> Operation[int]:
         """Ends the lease; what is held goes back to its place uncounted."""
-        self.held.clear()
+        self.jobs.clear()
         return (yield from self._store.leave(self.id))
 
     def exchange(
@@ -208,7 +208,7 @@ class Deliveries:
         """Marks held jobs, named with their deliveries; those that were not marked before."""
         marked = []
         for id, delivery in asked:
-            job = self.held.get(id)
+            job = self.jobs.get(id)
             if job is not None and job.delivery == delivery and not job.cancelled:
                 job.cancelled = True
                 marked.append(job)
@@ -219,9 +219,9 @@ class Deliveries:
         for job in jobs:
             self._let_go(job.id, job.delivery)
 
-    def is_held(self, job: Job) -> bool:
+    def has(self, job: Job) -> bool:
         """Whether this very delivery is in its hands."""
-        return self.held.get(job.id) is job
+        return self.jobs.get(job.id) is job
 
     def is_of_lost_lease(self, job: Job) -> bool:
         """Whether it was claimed before the consumer had to start anew."""
@@ -255,7 +255,7 @@ class Deliveries:
     def agrees(self, holdings: Holdings) -> bool:
         """Whether the server seems to think the same jobs in its hands. While calls are on their
         way the two may differ. From any thread."""
-        return holdings == (self._known, len(self.held))
+        return holdings == (self._known, len(self.jobs))
 
     def compare(self) -> Operation[tuple[int, list[Job]]]:
         """Gives back what the server thinks in its hands and is not; how many jobs that were, and
@@ -274,11 +274,11 @@ class Deliveries:
 
     def _compare(self, newest: int, *, raised: int) -> Operation[tuple[int, list[Job]] | None]:
         """Of deliveries up to `newest`; None where the lease is gone."""
-        id, known, before = self.id, self._known, self.held.copy()
-        on_server = yield from self._store.held_by(id, number=raised)
+        id, known, before = self.id, self._known, self.jobs.copy()
+        on_server = yield from self._store.deliveries_of(id, number=raised)
         if on_server is None:
             return None
-        held = self.held.copy()
+        held = self.jobs.copy()
         unknown = [
             Settlement(job, delivery, "release", unstarted=int(delivery) > known)
             for job, delivery in on_server.items()
@@ -287,28 +287,28 @@ class Deliveries:
         if unknown:
             yield from self._store.settle(id, unknown)
             # What was taken behind them in their sequences has gone back as well.
-            on_server = (yield from self._store.held_by(id, number=0)) or {}
+            on_server = (yield from self._store.deliveries_of(id, number=0)) or {}
         gone = [
             job
             for job in before.values()
-            if on_server.get(job.id) != job.delivery and self.is_held(job)
+            if on_server.get(job.id) != job.delivery and self.has(job)
         ]
         return len(unknown), gone
 
     def _let_go(self, id: str, delivery: str) -> Job | None:
-        job = self.held.get(id)
+        job = self.jobs.get(id)
         if job is None or job.delivery != delivery:
             return None
-        return self.held.pop(id, None)
+        return self.jobs.pop(id, None)
 
     def _let_go_behind(self, job: Job) -> None:
         """The server has given back what was taken behind the job in its sequence."""
-        for other in self.held.copy().values():
+        for other in self.jobs.copy().values():
             if other.sequence == job.sequence and other.place > job.place:
-                self.held.pop(other.id, None)
+                self.jobs.pop(other.id, None)
 
     def _hold(self, taken: Taken) -> None:
-        self.held.update([(job.id, job) for entry in taken.entries for job in entry])
+        self.jobs.update([(job.id, job) for entry in taken.entries for job in entry])
         if taken.reply.status == "ok":
             self._known = int(taken.reply.delivery)
 

@@ -119,7 +119,7 @@ class Claiming:
         """Marks a job with a death behind it as started; it may be run on `ok` only."""
         return (yield from stubs.start(self.keys, consumer=consumer, id=job, delivery=delivery))
 
-    def held_by(self, consumer: str, *, number: int) -> Operation[dict[str, str] | None]:
+    def deliveries_of(self, consumer: str, *, number: int) -> Operation[dict[str, str] | None]:
         """Raises the consumer's claim number and lists what it holds, job → delivery.
 
         None where its lease is gone.

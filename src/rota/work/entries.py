@@ -153,7 +153,7 @@ class Entries:
             self._settling.end(entry[1], Unstarted())
 
     def _may_run(self, job: Job) -> bool:
-        if self._membership.is_over() or not self._membership.deliveries.is_held(job):
+        if self._membership.is_over() or not self._membership.deliveries.has(job):
             return False  # given back with the one before it, or another's by now
         if not self.starting:
             self._settling.end(job, Unstarted())  # and with it what was taken behind it

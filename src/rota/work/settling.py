@@ -80,7 +80,7 @@ class Settling:
     def end(self, job: Job, ending: Ending) -> None:
         """The job is to end so, unless its delivery is not in hand any more: another has it by
         now, or the server has its ending already."""
-        if self.lease_lost or not self._deliveries.is_held(job):
+        if self.lease_lost or not self._deliveries.has(job):
             self._count(job, "complete" if ending is None else settlement(job, ending).action)
             return
         if not self:
@@ -102,7 +102,7 @@ class Settling:
     async def answered(self, job: Job) -> None:
         """Waits until the server has answered the job's ending, or the lease is lost. At once
         where it has, or where the ending was not taken."""
-        while not self.lease_lost and self._deliveries.is_held(job):
+        while not self.lease_lost and self._deliveries.has(job):
             await self._answer.wait()
 
     # ── what the fetch loop does with it ────────────────────────────────────────────────────
