@@ -369,7 +369,7 @@ class QueueModel(RuleBasedStateMachine):
             left = ok and bool(self.ref.ring and self.ref.free_permits)
             claimed = [[Claimed(j.id, None, j.attempts, j.deaths > 0) for j in e] for e in entries]
             due = None if due is None else due / 1000
-            return Exchanged(status, self.ref.now, due, left, answers, claimed)
+            return Exchanged(status, self.ref.now, due, left, answers, claimed, str(number))
 
         answer = self.both(real(), expected)
         self.taken += [(job.id, str(number)) for entry in answer.entries for job in entry]
