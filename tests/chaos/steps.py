@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 
 import rota
-from rota.connection.wire import Wire
+from rota.connection.aio import Connection
 from rota.script.keys import Keys
 from rota.script.loader import Operation
 from rota.store import Store
@@ -62,14 +62,14 @@ class Steps:
 
     def _listen_for_replies(self) -> None:
         """Between a command's sending and the reading of its reply there is one function."""
-        read = Wire.data_received
+        read = Connection.data_received
 
-        def listen(wire: Wire, data: bytes) -> None:
+        def listen(connection: Connection, data: bytes) -> None:
             if self._settling:
                 self.reach("unheard")
-            read(wire, data)
+            read(connection, data)
 
-        Wire.data_received = listen  # type: ignore[method-assign, assignment]
+        Connection.data_received = listen  # type: ignore[method-assign, assignment]
 
 
 class WatchedStore(Store):

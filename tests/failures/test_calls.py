@@ -15,12 +15,12 @@ import rota
 from rota.connection.faults import NobodyThere
 from rota.connection.protocol import BOUNDS, deliver
 from rota.connection.route import Route
-from rota.connection.steps import Embedded, Pause, Send
+from rota.connection.steps import Embedded, Send
 from rota.connection.target import Address, parse_url
 from rota.errors import ConfigError, Unavailable
 from rota.script import stubs
 from rota.script.keys import Keys
-from rota.script.loader import LIBRARY
+from rota.script.loader import LIBRARY, Wait
 from tests.conftest import PrivateServer
 from tests.support.faulty import CUT_AFTER, SILENT, Break
 from tests.support.proxy import Proxy
@@ -364,5 +364,5 @@ def test_only_an_embedded_server_that_refuses_is_begun_anew(url: str, goes_on: b
         with pytest.raises(rota.Unavailable, match="cannot be reached"):
             steps.throw(NobodyThere("nobody is there"))
         return
-    assert isinstance(steps.throw(NobodyThere("nobody is there")), Pause)
+    assert isinstance(steps.throw(NobodyThere("nobody is there")), Wait)
     assert isinstance(steps.send(None), Embedded)

@@ -71,7 +71,7 @@ async def test_what_a_server_does_not_take_is_not_kept_for_it() -> None:
             terms = Terms(time.monotonic() + IN_TIME, reply=0.2)
             wire = await pool._open(address, terms)
             wires.append(wire)
-            pool._idle.add(address, wire)
+            pool._put_back(address, wire)
             with pytest.raises(Lost):
                 await pool.send(Send(address, [("SET", "k", "x" * 16_000_000)], terms))
         await eventually_async(

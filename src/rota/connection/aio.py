@@ -5,54 +5,166 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from functools import partial
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet
 
-import redis.asyncio as redis
-from redis.exceptions import AuthenticationError, RedisError, ResponseError
-
-from rota.connection import sharing
-from rota.connection.blocking import EmbeddedUse, connection_options
-from rota.connection.faults import NotSent, Stranger, has_refusal, lost, nobody, not_sent, refusal
-from rota.connection.protocol import BOUNDS, Bounds, answer, park
+from rota.connection.faults import NotAReply, NotSent, accept, has_refusal, nobody
+from rota.connection.protocol import BOUNDS, Bounds, answer, park, steps_of
 from rota.connection.route import route_to
-from rota.connection.sharing import Idle, Rooms, Shared
+from rota.connection.sharing import EmbeddedUse, Pool, Rooms, Shared
 from rota.connection.steps import (
     HEDGE_S,
     ROOMS,
+    Command,
     Drop,
     Embedded,
-    Pause,
     Race,
     Send,
+    Step,
     Steps,
     Terms,
 )
 from rota.connection.target import Address, Target
-from rota.connection.wire import NotAReply, Wire
-from rota.errors import RotaError, Unavailable
+from rota.connection.wire import Replies, greeting, keep_alive, packed, patience, tls_context
+from rota.errors import Unavailable
 from rota.script.keys import Keys
-from rota.script.loader import LIBRARY, Library, Operation, Reply, Request
+from rota.script.loader import LIBRARY, Library, Operation, Reply, Request, Wait
 
 T = TypeVar("T")
 
-
-_HungUp = RuntimeError
-"""What a transport raises for a write after `hang_up` ended it."""
+CLOSE_TIMEOUT_S = 5.0
 
 
-class _Pool:
-    """Idle connections per address of one loop, and how many are in use."""
+class Connection(asyncio.Protocol):
+    """An open connection; see `sharing.Connection`.
+
+    From a command to its reply nothing stands between: a reply ends the future that its caller
+    awaits.
+    """
+
+    _transport: asyncio.Transport
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._lost = self._loop.create_future()
+        self._replies = Replies()
+        self._wanted = 0
+        self._answer: asyncio.Future[list[Reply]] | None = None
+        self._hung_up = False
+        self._timeout = 0.0
+        self._heard = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def keep_alive(self) -> None:
+        keep_alive(self._transport.get_extra_info("socket"))
+
+    @property
+    def is_lost(self) -> bool:
+        return self._hung_up or self._lost.done() or self._transport.is_closing()
+
+    async def ask(self, commands: Sequence[Command], timeout: float) -> list[Reply]:
+        """The replies, errors among them, with silences of at most `timeout` seconds.
+
+        Raises OSError when the connection ends or the time is over. Then, or when it is cancelled,
+        it must be aborted: a reply may be on its way.
+        """
+        if self.is_lost:
+            raise ConnectionResetError("the connection is closed")
+        self._wanted = len(commands)
+        self._heard = self._loop.time()
+        self._timeout = timeout
+        self._answer = self._loop.create_future()
+        due = self._heard + timeout
+        if self._timer is None or self._timer.when() > due:
+            self._stop_timer()
+            self._timer = self._loop.call_at(due, self._look_at_time)
+        try:
+            self._transport.write(packed(commands))
+            return await self._answer
+        finally:
+            self._answer = None
+
+    def _look_at_time(self) -> None:
+        """One timer serves all calls: to set and cancel one for each costs more."""
+        self._timer = None
+        if self._answer is None:
+            return
+        left = self._heard + self._timeout - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._look_at_time)
+        else:
+            self._fail(TimeoutError(f"no reply within {self._timeout:g} s"))
+
+    def data_received(self, data: bytes) -> None:
+        if self._answer is None or self._answer.done():
+            self._transport.abort()  # nobody has asked
+            return
+        self._heard = self._loop.time()
+        try:
+            found = self._replies.feed(data, self._wanted)
+        except NotAReply as error:
+            self._fail(error)
+            return
+        if found is not None:
+            self._answer.set_result(found)
+            if self._replies.has_more:
+                self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._lost.done():
+            self._lost.set_result(None)
+        self._fail(
+            exc if isinstance(exc, OSError) else ConnectionResetError("closed by the server")
+        )
+
+    def _fail(self, error: OSError) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error)
+
+    def hang_up(self) -> None:
+        self._hung_up = True
+        if self._transport.can_write_eof():  # TLS cannot: its waits are short
+            self._transport.write_eof()
+
+    def close(self) -> None:
+        self._stop_timer()
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._stop_timer()
+        self._transport.abort()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def wait_closed(self) -> None:
+        await asyncio.wait([self._lost], timeout=CLOSE_TIMEOUT_S)
+
+
+async def _connect(target: Target, address: Address) -> Connection:
+    loop = asyncio.get_running_loop()
+    if address.path:
+        return (await loop.create_unix_connection(Connection, address.path))[1]
+    tls: dict[str, Any] = {}
+    if target.tls:
+        tls = {"ssl": tls_context(target.files), "ssl_shutdown_timeout": CLOSE_TIMEOUT_S}
+    return (await loop.create_connection(Connection, address.host, address.port, **tls))[1]
+
+
+class _Pool(Pool[Connection]):
+    """The connections of one loop."""
 
     def __init__(self, target: Target, size: int) -> None:
-        self._target = target
+        super().__init__(target)
         self._rooms = Rooms(asyncio.Semaphore, size)
         self.users: WeakSet[AsyncClient] = WeakSet()
-        self._idle: Idle[Wire] = Idle()
-        self._timer: asyncio.TimerHandle | None = None
-        self._busy: set[Wire] = set()
-        self._closed = False
         self._keeper: AsyncGenerator[None, None] | None = None
 
     async def open(self) -> None:
@@ -65,8 +177,8 @@ class _Pool:
             yield
         finally:
             self._closed = True
-            for wire in self.drop():
-                await wire.wait_closed()
+            for connection in self.drop():
+                await connection.wait_closed()
 
     async def close(self) -> None:
         if self._keeper is not None:
@@ -80,47 +192,36 @@ class _Pool:
         else:
             await room.acquire()
         try:
-            wire = self._take(address) or await self._open(address, terms)
-            self._busy.add(wire)
+            connection = self._take(address) or await self._open(address, terms)
             try:
                 left = terms.until - time.monotonic()
-                replies = await wire.ask(step.commands, min(left, terms.reply))
+                replies = await connection.ask(step.commands, min(left, terms.reply))
                 if step.confirm is not None and not has_refusal(replies):
                     left = terms.until - time.monotonic()
-                    replies = replies + await wire.ask([step.confirm()], left)
-            except NotAReply as error:
-                wire.abort()
-                raise Stranger(f"{address}: {error}") from error
-            except (OSError, _HungUp) as error:  # a TimeoutError is an OSError
-                wire.abort()
-                self.drop(address)  # what broke one has broken the others, most likely
-                raise lost(error, address) from error
-            except BaseException:
-                wire.abort()  # cancelled with a reply on its way: the next call must not read it
-                raise
-            finally:
-                spent = self._closed or wire not in self._busy
-                self._busy.discard(wire)
-            if spent:
-                wire.close()
-            elif self._idle.add(address, wire) and self._timer is None:
-                self._watch()
+                    replies = replies + await connection.ask([step.confirm()], left)
+            except BaseException as error:
+                self._give_up(address, connection, error)
+            self._put_back(address, connection)
             return replies
         finally:
             room.release()
 
-    def _watch(self) -> None:
-        """Has those closed that stay idle."""
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(sharing.IDLE_S, self._close_old)
+    async def _open(self, address: Address, terms: Terms) -> Connection:
+        connection, within = None, patience(terms)
+        try:
+            async with asyncio.timeout(within):
+                connection = await _connect(self._target, address)
+            if not address.path:
+                connection.keep_alive()
+            if commands := greeting(self._target, address):
+                accept(await connection.ask(commands, within))
+        except BaseException as error:
+            self._not_opened(address, connection, error)
+        self._busy.add(connection)
+        return connection
 
-    def _close_old(self) -> None:
-        self._timer = None
-        old, more = self._idle.drop_old()
-        for wire in old:
-            wire.close()
-        if more:
-            self._watch()
+    def _later(self, seconds: float, do: Callable[[], None]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(seconds, do)
 
     async def race(self, step: Race) -> tuple[Address, Any]:
         """See `Race`. Who has lost is not waited for."""
@@ -147,52 +248,6 @@ class _Pool:
             for task in asked:
                 task.cancel()
             await asyncio.gather(*asked, return_exceptions=True)
-
-    def _take(self, address: Address) -> Wire | None:
-        """An idle connection. One that the server has closed meanwhile cannot have taken a call
-        along: to send by it would leave an outcome unknown for nothing."""
-        while (wire := self._idle.take(address)) is not None:
-            if not wire.is_lost:
-                return wire
-            wire.close()
-        return None
-
-    async def _open(self, address: Address, terms: Terms) -> Wire:
-        options = connection_options(self._target, address, terms)
-        connection: Any = self._kind(address)(**options)
-        try:
-            await connection.connect()
-        except (ResponseError, AuthenticationError) as error:
-            await connection.disconnect(nowait=True)
-            kind = NotSent if refusal(error) == "passing" else Unavailable
-            raise kind(f"{self._target.display} refused the connection: {error}") from error
-        except (RedisError, OSError) as error:
-            await connection.disconnect(nowait=True)
-            raise not_sent(error, address) from error
-        except BaseException:
-            await connection.disconnect(nowait=True)
-            raise
-        return Wire(connection)
-
-    def _kind(self, address: Address) -> Any:
-        if address.path:
-            return redis.UnixDomainSocketConnection
-        return redis.SSLConnection if self._target.tls else redis.Connection
-
-    def hang_up(self) -> None:
-        """See `blocking.Client.hang_up`."""
-        while self._busy:
-            self._busy.pop().hang_up()
-
-    def drop(self, address: Address | None = None) -> list[Wire]:
-        """Closes idle connections, those to one address or all; the ones that are closing."""
-        wires = self._idle.drop(address)
-        if address is None and self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        for wire in wires:
-            wire.close()
-        return wires
 
 
 async def _wait_for(room: asyncio.Semaphore, terms: Terms) -> None:
@@ -282,52 +337,40 @@ class AsyncClient:
         """Waits for a wake at most `seconds`; says whether one came. Raises NotSent or Lost."""
         hang_ups = self._hang_ups
         steps = park(keys, seconds, self._route, self._bounds, lambda: self._hang_ups != hang_ups)
-        return bool(await self._drive(steps))
+        return await self._drive(steps)
 
     async def run(self, operation: Operation[T], bounds: Bounds | None = None) -> T:
         """Carries an operation out and returns its result; `bounds`: other than the client's."""
-        try:
-            request = next(operation)
-            while True:
-                try:
-                    reply = await self._answer(request, bounds or self._bounds)
-                except BaseException as error:
-                    request = operation.throw(error)
-                else:
-                    request = operation.send(reply)
-        except StopIteration as stop:
-            return cast(T, stop.value)
-        finally:
-            operation.close()
+        return await self._drive(
+            steps_of(operation, partial(self._answer, bounds=bounds or self._bounds))
+        )
 
-    def _answer(self, request: Request, bounds: Bounds) -> Coroutine[Any, Any, Reply]:
-        return self._drive(answer(request, self._route, self._library, bounds))
+    def _answer(self, request: Request, bounds: Bounds) -> Steps:
+        return answer(request, self._route, self._library, bounds)
 
-    async def _drive(self, steps: Steps) -> Any:
-        pool = await self._pool()
+    async def _drive(self, steps: Generator[Step, Any, T]) -> T:
         try:
             step = next(steps)
             while True:
                 try:
+                    pool = await self._pool()
                     if isinstance(step, Send):
-                        result = await pool.send(step)
+                        result: Any = await pool.send(step)
                     else:
                         result = await self._carry_out(pool, step)
-                except RotaError as fault:
-                    step = steps.throw(fault)
+                except BaseException as error:
+                    step = steps.throw(error)
                 else:
                     step = steps.send(result)
         except StopIteration as stop:
-            return stop.value
-        finally:
-            steps.close()
+            return cast(T, stop.value)
 
-    async def _carry_out(self, pool: _Pool, step: Race | Pause | Drop | Embedded) -> Any:
+    async def _carry_out(self, pool: _Pool, step: Race | Wait | Drop | Embedded) -> Any:
         match step:
             case Race():
                 return await pool.race(step)
-            case Pause():
-                await asyncio.sleep(step.seconds)
+            case Wait(seconds, by):
+                return await (by or asyncio.sleep)(seconds)
             case Drop():
                 pool.drop(step.address)
             case Embedded():

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from redis.exceptions import ResponseError
-
+from rota.connection.faults import ErrorReply
 from rota.connection.route import Facts
 from rota.connection.steps import Command, Terms
 from rota.connection.target import Address
@@ -67,7 +66,7 @@ class Batch:
         confirm = self._calls[0].confirm
         return None if confirm is None else partial(_wait, confirm, terms)
 
-    def sort(self, results: Sequence[Reply]) -> list[ResponseError]:
+    def sort(self, results: Sequence[Reply]) -> list[ErrorReply]:
         """Keeps what was answered; what was refused stays pending. The refusals, in order."""
         rest = iter(results)
         errors, refused = [], []
@@ -75,7 +74,7 @@ class Batch:
             if self.asked is not None:
                 next(rest)
             result = next(rest)
-            if isinstance(result, ResponseError):
+            if isinstance(result, ErrorReply):
                 errors.append(result)
                 refused.append(i)
             elif self._calls[i].confirm is not None:

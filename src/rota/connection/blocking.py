@@ -3,39 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
+import select
 import socket
 import ssl
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
-import redis
-from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, InvalidResponse, RedisError, ResponseError
-from redis.exceptions import ConnectionError as ClientConnectionError
-from redis.exceptions import TimeoutError as ClientTimeout
-from redis.retry import Retry
-
-from rota import embedded
-from rota.connection import sharing
-from rota.connection.faults import NotSent, Stranger, has_refusal, lost, nobody, not_sent, refusal
-from rota.connection.protocol import BOUNDS, Bounds, answer, park
+from rota.connection.faults import NotSent, accept, has_refusal, nobody
+from rota.connection.protocol import BOUNDS, Bounds, answer, park, steps_of
 from rota.connection.route import route_to
-from rota.connection.sharing import Idle, Rooms, Shared
+from rota.connection.sharing import EmbeddedUse, Pool, Rooms, Shared
 from rota.connection.steps import (
     HEDGE_S,
     ROOMS,
     Command,
     Drop,
     Embedded,
-    Pause,
     Race,
     Send,
     Step,
@@ -43,137 +33,136 @@ from rota.connection.steps import (
     Terms,
 )
 from rota.connection.target import Address, Target
-from rota.connection.wire import packed
-from rota.errors import RotaError, Unavailable
+from rota.connection.wire import Replies, greeting, keep_alive, packed, patience, tls_context
+from rota.errors import Unavailable
 from rota.script.keys import Keys
-from rota.script.loader import LIBRARY, Library, Operation, Reply, Request
+from rota.script.loader import LIBRARY, Library, Operation, Reply, Request, Wait
 
 T = TypeVar("T")
 
-CONNECT_TIMEOUT_S = 5.0
+READ_BYTES = 65536
 
 
-def connection_options(target: Target, address: Address, terms: Terms) -> dict[str, Any]:
-    """Options of one connection: every time-out set, the client's own retries off."""
-    patience = max(0.001, min(CONNECT_TIMEOUT_S, terms.reply, terms.until - time.monotonic()))
-    is_sentinel = target.kind == "sentinel" and address in target.addresses
-    options: dict[str, Any] = {
-        # The URL's credentials and database are the server's; sentinels have their own, if any.
-        "db": 0 if is_sentinel else target.db,
-        "username": target.sentinel_username if is_sentinel else target.username,
-        "password": target.sentinel_password if is_sentinel else target.password,
-        "socket_timeout": patience,
-        "socket_connect_timeout": patience,
-        "retry": Retry(NoBackoff(), 0),
-        "protocol": 2,
-        "driver_info": None,
-    }
-    if address.path:
-        options["path"] = address.path
-    else:
-        options.update(host=address.host, port=address.port, socket_keepalive=True)
-    if target.tls:
-        options.update(target.files._asdict(), ssl_password="")  # else OpenSSL asks on the terminal
-    return options
+class Connection:
+    """An open socket; see `sharing.Connection`."""
 
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._replies = Replies()
+        self._unasked = select.poll()
+        self._unasked.register(sock, select.POLLIN)
 
-class EmbeddedUse:
-    """The use of the embedded server its target names."""
+    def __del__(self) -> None:
+        self._socket.close()  # in a child process that has inherited it, too
 
-    def __init__(self, target: Target) -> None:
-        self._target = target
-        self._lock = threading.Lock()
-        self._server: embedded.EmbeddedServer | None = None
+    @property
+    def is_lost(self) -> bool:
+        return bool(self._socket.fileno() < 0 or self._unasked.poll(0))
 
-    def address(self) -> Address:
-        """Starts or joins the server, or starts it again where it has gone. Blocks."""
-        with self._lock:
-            if self._server is None:
-                self._server = embedded.acquire(self._target.directory, fsync=self._target.fsync)
-                return Address(path=str(self._server.socket))
-            return Address(path=str(self._server.ensure()))
+    def ask(self, commands: Sequence[Command], timeout: float) -> list[Reply]:
+        """The replies, errors among them, with silences of at most `timeout` seconds.
+
+        Raises OSError when the connection ends or the time is over; then it must be aborted.
+        """
+        self._socket.settimeout(max(0.001, timeout))
+        try:
+            self._socket.sendall(packed(commands))
+            while True:
+                data = self._socket.recv(READ_BYTES)
+                if not data:
+                    raise ConnectionResetError("closed by the server")
+                found = self._replies.feed(data, len(commands))
+                if found is not None:
+                    break
+        except TimeoutError:
+            raise TimeoutError(f"no reply within {timeout:g} s") from None
+        if self._replies.has_more:
+            self.close()
+        return found
+
+    def hang_up(self) -> None:
+        if not isinstance(self._socket, ssl.SSLSocket):  # TLS cannot: its waits are short
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        with self._lock:
-            if self._server is not None:
-                self._server.close()
-                self._server = None
+        self._socket.close()
+
+    abort = close
 
 
-class _Pool:
-    """Idle connections per address; a caller waits for one where too many are in use."""
+def _connect(target: Target, address: Address, timeout: float) -> socket.socket:
+    if address.path:
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            sock.settimeout(timeout)
+            sock.connect(address.path)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+    context = tls_context(target.files) if target.tls else None
+    sock = socket.create_connection((address.host, address.port), timeout)
+    try:
+        keep_alive(sock)
+        return context.wrap_socket(sock, server_hostname=address.host) if context else sock
+    except BaseException:
+        sock.close()
+        raise
+
+
+class _Pool(Pool[Connection]):
+    """A caller waits for a connection where too many are in use."""
 
     def __init__(self, target: Target, size: int) -> None:
-        self._target = target
+        super().__init__(target)
         self._rooms = Rooms(threading.Semaphore, size)
-        self._idle: Idle[Any] = Idle()
-        self._busy: set[Any] = set()
-        self._lock = threading.Lock()
-        self._timer: threading.Timer | None = None
 
     def send(self, step: Send) -> list[Reply]:
-        room = self._rooms.of(step.address, step.terms.room)
-        if not room.acquire(timeout=max(0.0, step.terms.until - time.monotonic())):
+        address, terms = step.address, step.terms
+        room = self._rooms.of(address, terms.room)
+        if not room.acquire(timeout=max(0.0, terms.until - time.monotonic())):
             raise NotSent("no connection became free")
         try:
-            return self._send(step)
+            connection = self._take(address) or self._open(address, terms)
+            try:
+                left = terms.until - time.monotonic()
+                replies = connection.ask(step.commands, min(left, terms.reply))
+                if step.confirm is not None and not has_refusal(replies):
+                    left = terms.until - time.monotonic()
+                    replies = replies + connection.ask([step.confirm()], left)
+            except BaseException as error:
+                self._give_up(address, connection, error)
+            self._put_back(address, connection)
+            return replies
         finally:
             room.release()
 
-    def _send(self, step: Send) -> list[Reply]:
-        address, terms = step.address, step.terms
-        connection = self._take(address, terms)
-        self._busy.add(connection)
+    def _open(self, address: Address, terms: Terms) -> Connection:
+        connection, within = None, patience(terms)
         try:
-            replies = _ask(connection, step.commands, terms, terms.reply)
-            if step.confirm is not None and not has_refusal(replies):
-                replies += _ask(connection, [step.confirm()], terms)
-        except AuthenticationError as error:
-            connection.disconnect()
-            raise Unavailable(f"{self._target.display} refused the call: {error}") from error
-        except InvalidResponse as error:
-            connection.disconnect()
-            raise Stranger(f"{address}: not a reply: {error}") from error
-        except (ClientConnectionError, ClientTimeout, OSError) as error:
-            connection.disconnect()
-            self.drop(address)  # what broke one has broken the others, most likely
-            raise lost(error, address) from error
-        except BaseException:
-            connection.disconnect()
-            raise
-        finally:
-            hung_up = connection not in self._busy
-            self._busy.discard(connection)
-        if hung_up:
-            connection.disconnect()
-        else:
-            with self._lock:
-                if self._idle.add(address, connection) and self._timer is None:
-                    self._watch()
-        return replies
+            connection = Connection(_connect(self._target, address, within))
+            if commands := greeting(self._target, address):
+                accept(connection.ask(commands, within))
+        except BaseException as error:
+            self._not_opened(address, connection, error)
+        self._busy.add(connection)
+        return connection
 
-    def _watch(self) -> None:
-        """Has those closed that stay idle. The timer does not keep the pool."""
-        pool = weakref.ref(self)
+    def _later(self, seconds: float, do: Callable[[], None]) -> threading.Timer | None:
+        call = weakref.WeakMethod(do)
 
-        def look() -> None:
-            if (found := pool()) is not None:
-                found._close_old()
+        def act() -> None:
+            if (found := call()) is not None:
+                found()
 
-        timer = threading.Timer(sharing.IDLE_S, look)
+        timer = threading.Timer(seconds, act)
         timer.daemon, timer.name = True, "rota-idle"
-        with contextlib.suppress(RuntimeError):  # the process is ending
+        try:
             timer.start()
-            self._timer = timer
-
-    def _close_old(self) -> None:
-        with self._lock:
-            self._timer = None
-            old, more = self._idle.drop_old()
-            if more:
-                self._watch()
-        for connection in old:
-            connection.disconnect()
+        except RuntimeError:  # the process is ending
+            return None
+        return timer
 
     def race(self, step: Race) -> tuple[Address, Any]:
         """See `Race`. Who has lost is not waited for: its thread ends with its time."""
@@ -206,44 +195,6 @@ class _Pool:
             troubles.append(found)
         raise nobody(troubles)
 
-    def _take(self, address: Address, terms: Terms) -> Any:
-        with self._lock:
-            idle = self._idle.take(address)
-        if idle is not None:
-            return idle
-        options = connection_options(self._target, address, terms)
-        connection: Any = self._kind(address)(**options)
-        try:
-            connection.connect()
-        except (ResponseError, AuthenticationError) as error:
-            connection.disconnect()
-            kind = NotSent if refusal(error) == "passing" else Unavailable
-            raise kind(f"{self._target.display} refused the connection: {error}") from error
-        except (RedisError, OSError) as error:
-            connection.disconnect()
-            raise not_sent(error, address) from error
-        return connection
-
-    def _kind(self, address: Address) -> Any:
-        if address.path:
-            return redis.UnixDomainSocketConnection
-        return redis.SSLConnection if self._target.tls else redis.Connection
-
-    def hang_up(self) -> None:
-        """Says on connections in use that nothing more will be sent: a wait ends at once, and a
-        token already on its way is still read."""
-        while self._busy:
-            half_close(getattr(self._busy.pop(), "_sock", None))
-
-    def drop(self, address: Address | None = None) -> None:
-        with self._lock:
-            connections = self._idle.drop(address)
-            if address is None and self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-        for connection in connections:
-            connection.disconnect()
-
 
 def _starts(work: Callable[[], None]) -> bool:
     """Whether a thread does it; none can begin while the process ends."""
@@ -252,29 +203,6 @@ def _starts(work: Callable[[], None]) -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def half_close(sock: Any) -> None:
-    """Ends our side of a plain socket; TLS cannot, its waits are short."""
-    if sock is not None and not isinstance(sock, ssl.SSLSocket):
-        with contextlib.suppress(OSError):
-            sock.shutdown(socket.SHUT_WR)
-
-
-def _ask(
-    connection: Any, commands: Sequence[Command], terms: Terms, most: float = math.inf
-) -> list[Reply]:
-    left = terms.until - time.monotonic()
-    connection._sock.settimeout(max(0.001, min(left, most)))
-    connection.send_packed_command([packed(commands)], check_health=False)
-    return [_read(connection) for _ in commands]
-
-
-def _read(connection: Any) -> Reply:
-    try:
-        return connection.read_response()
-    except ResponseError as error:
-        return error
 
 
 class Lines:
@@ -296,37 +224,6 @@ class Lines:
 
 
 _LINES = Shared(Lines)
-
-
-def _drive(steps: Steps, lines: Lines) -> Any:
-    try:
-        step = next(steps)
-        while True:
-            try:
-                result = _carry_out(step, lines)
-            except RotaError as fault:
-                step = steps.throw(fault)
-            else:
-                step = steps.send(result)
-    except StopIteration as stop:
-        return stop.value
-    finally:
-        steps.close()
-
-
-def _carry_out(step: Step, lines: Lines) -> Any:
-    match step:
-        case Race():
-            return lines.pool.race(step)
-        case Send():
-            return lines.pool.send(step)
-        case Pause():
-            time.sleep(step.seconds)
-        case Drop():
-            lines.pool.drop(step.address)
-        case Embedded():
-            return lines.server.address()
-    return None
 
 
 class Client:
@@ -363,33 +260,48 @@ class Client:
 
     def run(self, operation: Operation[T]) -> T:
         """Carries an operation out and returns its result."""
-        try:
-            request = next(operation)
-            while True:
-                try:
-                    reply = self._answer(request)
-                except BaseException as error:
-                    request = operation.throw(error)
-                else:
-                    request = operation.send(reply)
-        except StopIteration as stop:
-            return cast(T, stop.value)
-        finally:
-            operation.close()
+        return self._drive(steps_of(operation, self._answer))
 
-    def _answer(self, request: Request) -> Reply:
-        lines = self._enter()
-        return _drive(answer(request, lines.route, self._library, self._bounds), lines)
+    def _answer(self, request: Request) -> Steps:
+        return answer(request, self._enter().route, self._library, self._bounds)
 
     def park(self, keys: Keys, seconds: float) -> bool:
         """Waits for a wake at most `seconds`; says whether one came.
 
         The client's calls must be allowed longer than that. Raises NotSent or Lost.
         """
-        hang_ups = self._hang_ups
+        hang_ups, route = self._hang_ups, self._enter().route
+        return self._drive(
+            park(keys, seconds, route, self._bounds, lambda: self._hang_ups != hang_ups)
+        )
+
+    def _drive(self, steps: Generator[Step, Any, T]) -> T:
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    result = self._carry_out(step)
+                except BaseException as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(result)
+        except StopIteration as stop:
+            return cast(T, stop.value)
+
+    def _carry_out(self, step: Step) -> Any:
         lines = self._enter()
-        steps = park(keys, seconds, lines.route, self._bounds, lambda: self._hang_ups != hang_ups)
-        return bool(_drive(steps, lines))
+        match step:
+            case Send():
+                return lines.pool.send(step)
+            case Race():
+                return lines.pool.race(step)
+            case Wait(seconds, by):
+                return (by or time.sleep)(seconds)
+            case Drop():
+                lines.pool.drop(step.address)
+            case Embedded():
+                return lines.server.address()
+        return None
 
     def hang_up(self) -> None:
         """Ends a `park` of another thread: it returns a token already popped, or raises Lost."""

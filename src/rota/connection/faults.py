@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
-
-from redis.exceptions import RedisError, ResponseError
 
 from rota.errors import QueueClosed, RotaError, ServerFull, ServerTooOld, Unavailable
 from rota.script.loader import PROTOCOL, Reply
 from rota.values.names import visible
+
+
+class ErrorReply(Exception):
+    """An error reply of the server, in its words."""
+
+    @property
+    def code(self) -> str:
+        """The upper-case code that it begins with."""
+        return str(self).partition(" ")[0]
+
+
+class NotAReply(ConnectionAbortedError):
+    """What came is no reply of a server of ours."""
 
 
 class NotSent(Unavailable):
@@ -36,36 +47,28 @@ def nobody(troubles: Sequence[Unavailable]) -> Unavailable:
     return sure[0] if sure else (NobodyThere if wrong else NotSent)(str(troubles[-1]))
 
 
+_ENDED_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 _MAY_PASS = (
     TimeoutError,
     ConnectionResetError,
     ConnectionAbortedError,
     BrokenPipeError,
     BlockingIOError,
-    ssl.SSLEOFError,
-    ssl.SSLZeroReturnError,
+    *_ENDED_TLS,
 )
 
 
-def not_sent(error: BaseException, where: object) -> NotSent:
+def not_sent(error: OSError, where: object) -> NotSent:
     """The fault of a connection that could not be opened."""
-    causes = [one for one in _chain(error) if isinstance(one, OSError)]
-    passes = not causes or any(isinstance(one, _MAY_PASS) for one in causes)
-    return (NotSent if passes else NobodyThere)(f"{where}: {error}")
+    passes = isinstance(error, _MAY_PASS) and not isinstance(error, NotAReply)
+    return (NotSent if passes else NobodyThere)(f"{where}: {str(error) or 'no connection in time'}")
 
 
-def lost(error: BaseException, where: object) -> Lost:
+def lost(error: OSError, where: object) -> Lost:
     """The fault of a connection that ended before a reply. Under TLS 1.3 a server says only then
     that it does not take our certificate."""
-    tls = [one for one in _chain(error) if isinstance(one, ssl.SSLError)]
-    passes = not tls or any(isinstance(one, _MAY_PASS) for one in tls)
-    return (Lost if passes else Stranger)(f"{where}: {error}")
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
+    strange = isinstance(error, NotAReply | ssl.SSLError) and not isinstance(error, _ENDED_TLS)
+    return (Stranger if strange else Lost)(f"{where}: {error}")
 
 
 Refusal = Literal["script", "moved", "ask", "passing", "full", "broken", "final"]
@@ -81,42 +84,27 @@ _PASSING = (
     "MISCONF",
     "UNBLOCKED",
 )
+_NO_ROOM = "ERR max number of clients reached"
+_REFUSALS: dict[str, Refusal] = {
+    "NOSCRIPT": "script",
+    "MOVED": "moved",
+    "ASK": "ask",
+    "OOM": "full",
+    "WRONGTYPE": "broken",
+}
 TOO_OLD = "needs Valkey 7.2 or later, or Redis 7.0 or later"
 
 
-def code_of(error: RedisError) -> str:
-    """The upper-case code an error reply begins with."""
-    given = getattr(error, "status_code", None)
-    return given or str(error).partition(" ")[0]
-
-
-def refusal(error: RedisError) -> Refusal:
+def refusal(error: ErrorReply) -> Refusal:
     """Sorts an error reply. All but `broken` and `final` mean that nothing of the call has run."""
-    text = type(error).__name__
-    code = code_of(error)
-    if code == "NOSCRIPT" or text == "NoScriptError":
-        return "script"
-    if code == "MOVED" or text == "MovedError":
-        return "moved"
-    if code == "ASK" or text == "AskError":
-        return "ask"
-    if code == "OOM" or text == "OutOfMemoryError":
-        return "full"
-    if code == "WRONGTYPE":
-        return "broken"
-    if code in _PASSING or text in (
-        "BusyLoadingError",
-        "ReadOnlyError",
-        "TryAgainError",
-        "ClusterDownError",
-        "MasterDownError",
-    ):
+    code = error.code
+    if code in _PASSING or str(error) == _NO_ROOM:
         return "passing"
-    return "final"
+    return _REFUSALS.get(code, "final")
 
 
 def has_refusal(replies: Iterable[Reply]) -> bool:
-    return any(isinstance(reply, ResponseError) for reply in replies)
+    return any(isinstance(reply, ErrorReply) for reply in replies)
 
 
 _CLOSED = {
@@ -129,7 +117,14 @@ _CLOSED = {
 """What the guard of scripts says, with the word behind it."""
 
 
-def error_for(error: ResponseError, server: str) -> RotaError:
+def accept(replies: Iterable[Reply]) -> None:
+    """Raises the first refusal."""
+    for reply in replies:
+        if isinstance(reply, ErrorReply):
+            raise reply
+
+
+def error_for(error: ErrorReply, server: str) -> RotaError:
     """The typed error of an error reply that sending again will not mend."""
     if refusal(error) == "full":
         return ServerFull(f"{server} is out of memory: {error}")

@@ -7,23 +7,32 @@ every rule of what may be sent again stands here, once.
 from __future__ import annotations
 
 import time
+from binascii import crc_hqx
 from collections.abc import Callable, Generator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import msgspec
-from redis.crc import key_slot
-from redis.exceptions import ResponseError
 
 from rota.connection.batch import ANSWER_S, Batch
-from rota.connection.faults import Lost, NobodyThere, NotSent, Stranger, error_for, refusal
+from rota.connection.faults import (
+    ErrorReply,
+    Lost,
+    NobodyThere,
+    NotSent,
+    Stranger,
+    error_for,
+    refusal,
+)
 from rota.connection.route import Route, find, learn, refresh
-from rota.connection.steps import Drop, Pause, Room, Send, Step, Steps, Terms
+from rota.connection.steps import Drop, Room, Send, Step, Steps, Terms
 from rota.connection.target import Address
 from rota.errors import QueueBroken, RotaError, Unavailable
 from rota.script.keys import CATALOGUE, Keys
-from rota.script.loader import Ask, Call, Library, Request, Scan, Wait
+from rota.script.loader import Ask, Call, Library, Operation, Request, Scan, Wait
 from rota.values import config
+
+T = TypeVar("T")
 
 TRIES = 3
 """How often a call that may be sent again can go without a reply: a master that stands still is
@@ -33,6 +42,7 @@ MAX_PAUSE_S = 1.0
 MAX_DETOURS = 8
 """How often scripts are loaded or another node is asked before the first pause."""
 TLS_WAIT_S = 1.0
+SLOTS = 16384
 SCANNED = 1000
 """Keys that one page of a look through them all goes over, about."""
 
@@ -70,9 +80,32 @@ BOUNDS = Bounds()
 
 
 @lru_cache
-def _slot_of(keys: Keys) -> int:
-    """That of all keys of a queue."""
-    return int(key_slot(keys.config.encode()))
+def slot_of(keys: Keys) -> int:
+    """That of all keys of a queue: of what stands between its first brace and the next closing
+    one, if anything does."""
+    key = keys.config.encode()
+    tag = key.partition(b"{")[2].partition(b"}")[0]
+    return crc_hqx(tag or key, 0) % SLOTS
+
+
+def steps_of(
+    operation: Operation[T], answer: Callable[[Request], Steps]
+) -> Generator[Step, Any, T]:
+    """Those of a whole operation: it is sent the answers to what it yields, or thrown the faults,
+    and its own result is returned."""
+    try:
+        request = next(operation)
+        while True:
+            try:
+                reply = yield from answer(request)
+            except BaseException as error:
+                request = operation.throw(error)
+            else:
+                request = operation.send(reply)
+    except StopIteration as stop:
+        return cast(T, stop.value)
+    finally:
+        operation.close()
 
 
 def answer(request: Request, route: Route, library: Library, bounds: Bounds) -> Steps:
@@ -80,7 +113,7 @@ def answer(request: Request, route: Route, library: Library, bounds: Bounds) -> 
     if isinstance(request, Call):
         return (yield from deliver([request], route, library, bounds))[0]
     if isinstance(request, Wait):
-        return (yield Pause(request.seconds))
+        return (yield request)
     if isinstance(request, Ask):
         return (yield from ask(request, route, bounds))
     if isinstance(request, Scan):
@@ -96,7 +129,7 @@ def deliver(calls: Sequence[Call[Any]], route: Route, library: Library, bounds: 
     refusal is Unavailable: it does not say that nothing was written. Where no server has ever been,
     the address is taken to be wrong: that fails at once.
     """
-    slot = _slot_of(calls[0].keys)
+    slot = slot_of(calls[0].keys)
     batch = Batch(calls, library)
     terms, pause, detours = bounds.of(calls), FIRST_PAUSE_S, 0
     may_have_run = False
@@ -137,12 +170,12 @@ def deliver(calls: Sequence[Call[Any]], route: Route, library: Library, bounds: 
             continue
         if not bounds.resend or time.monotonic() + pause > terms.until or _is_wrong(route, trouble):
             raise Unavailable(f"{route.target.display} cannot be reached: {trouble}") from trouble
-        yield Pause(pause)
+        yield Wait(pause)
         pause = min(2 * pause, MAX_PAUSE_S)
 
 
 def _recover(
-    errors: Sequence[ResponseError],
+    errors: Sequence[ErrorReply],
     batch: Batch,
     route: Route,
     slot: int,
@@ -189,13 +222,13 @@ def _denial(route: Route, denied: Sequence[str]) -> str:
 
 def park(
     keys: Keys, seconds: float, route: Route, bounds: Bounds, hung_up: Callable[[], bool]
-) -> Steps:
+) -> Generator[Step, Any, bool]:
     """One wait at the bell; returns whether it rang. Raises NotSent or Lost on any trouble.
 
     Over TLS no side of a connection can be closed alone, so that a wait that is to end would go on:
     it is made of short ones.
     """
-    slot = _slot_of(keys)
+    slot = slot_of(keys)
     most = TLS_WAIT_S if route.target.tls else seconds
     try:
         address = route.known(slot) or (yield from find(route, slot, bounds.once()))
@@ -207,7 +240,7 @@ def park(
     except (NotSent, Lost):
         route.forget(slot)
         raise
-    if isinstance(reply, ResponseError):
+    if isinstance(reply, ErrorReply):
         if refusal(reply) == "moved":
             route.slots[slot] = _named_in(reply, address)
         else:
@@ -218,7 +251,7 @@ def park(
 
 def ask(question: Ask, route: Route, bounds: Bounds) -> Steps:
     """Questions to the queue's server, once; their replies, refusals among them."""
-    slot, terms = _slot_of(question.keys), bounds.once()
+    slot, terms = slot_of(question.keys), bounds.once()
     try:
         address = route.known(slot) or (yield from find(route, slot, terms))
         return (yield Send(address, question.commands, terms))
@@ -241,7 +274,7 @@ def scan(look: Scan, route: Route, bounds: Bounds) -> Steps:
     except (NotSent, Lost) as fault:
         route.forget(slot)
         raise Unavailable(f"{route.target.display} cannot be reached: {fault}") from fault
-    if isinstance(reply, ResponseError):
+    if isinstance(reply, ErrorReply):
         raise error_for(reply, str(nodes[number])) from reply
     after, keys = reply
     if after != b"0":
@@ -251,7 +284,7 @@ def scan(look: Scan, route: Route, bounds: Bounds) -> Steps:
 
 def _load(address: Address, texts: set[str], terms: Terms) -> Steps:
     for result in (yield Send(address, [("SCRIPT", "LOAD", text) for text in texts], terms)):
-        if isinstance(result, ResponseError) and refusal(result) == "final":
+        if isinstance(result, ErrorReply) and refusal(result) == "final":
             raise error_for(result, str(address)) from result
 
 
@@ -264,7 +297,7 @@ def _find_broken(keys: Keys, address: Address, terms: Terms) -> Steps:
             raise QueueBroken(keys.key(kind.name), found.decode(), kind.type)
 
 
-def _named_in(error: ResponseError, asked: Address) -> Address:
+def _named_in(error: ErrorReply, asked: Address) -> Address:
     """The address in a MOVED or ASK reply; an empty host is that of the node asked."""
     host, _, port = str(error).rpartition(" ")[2].rpartition(":")
     return Address(host or asked.host, int(port))

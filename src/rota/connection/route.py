@@ -8,9 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from redis.exceptions import ResponseError
-
-from rota.connection.faults import TOO_OLD, NobodyThere, NotSent, refusal
+from rota.connection.faults import TOO_OLD, ErrorReply, NobodyThere, NotSent, refusal
 from rota.connection.sharing import Shared
 from rota.connection.steps import Command, Embedded, Race, Send, Steps, Terms
 from rota.connection.target import Address, Target
@@ -141,9 +139,9 @@ def _race(
 
 
 def _answered(reply: Reply, address: Address) -> Reply:
-    if reply and not isinstance(reply, ResponseError):
+    if reply and not isinstance(reply, ErrorReply):
         return reply
-    passes = isinstance(reply, ResponseError) and refusal(reply) == "passing"
+    passes = isinstance(reply, ErrorReply) and refusal(reply) == "passing"
     raise (NotSent if passes else NobodyThere)(f"{address}: {reply or 'no such service'}")
 
 
@@ -178,8 +176,8 @@ def learn(route: Route, address: Address, keys: Keys, terms: Terms) -> Steps:
         terms,
     )
     route.reached = True
-    denied = frozenset(() if isinstance(answer, ResponseError) else ask.decode(answer)[0])
-    if isinstance(server, ResponseError):
+    denied = frozenset(() if isinstance(answer, ErrorReply) else ask.decode(answer)[0])
+    if isinstance(server, ErrorReply):
         if refusal(server) == "final":
             route.facts[address] = Facts(denied=denied)
         return

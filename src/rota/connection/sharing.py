@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, NoReturn, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
+from rota import embedded
+from rota.connection.faults import ErrorReply, NotAReply, NotSent, lost, not_sent, refusal
 from rota.connection.steps import ROOMS, Room
 from rota.connection.target import Address, Target
+from rota.errors import Unavailable
 
 T = TypeVar("T")
 
@@ -56,35 +60,145 @@ class Rooms(Generic[T]):
         return found
 
 
-class Idle(Generic[T]):
-    """Open connections that nobody uses at the moment, by address."""
+class Connection(Protocol):
+    """An open connection of either driver. One caller at a time."""
 
-    def __init__(self) -> None:
-        self._since: dict[Address, list[tuple[float, T]]] = {}
+    @property
+    def is_lost(self) -> bool:
+        """Whether the server has closed it, or has sent what nobody asked for."""
 
-    def add(self, address: Address, connection: T) -> bool:
-        """Says whether there are several."""
-        row = self._since.setdefault(address, [])
-        row.append((time.monotonic(), connection))
-        return len(row) > 1 or len(self._since) > 1
+    def hang_up(self) -> None:
+        """Says that nothing more will be sent: a wait ends, what is on its way is still read."""
 
-    def take(self, address: Address) -> T | None:
-        """The one last used."""
-        row = self._since.get(address)
-        return row.pop()[1] if row else None
+    def close(self) -> None:
+        """To be used by nobody any more, after its last reply."""
 
-    def drop(self, address: Address | None) -> list[T]:
-        """All of the address, or all; they are to be closed."""
-        gone = [address] if address else list(self._since)
-        return [connection for one in gone for _, connection in self._since.pop(one, [])]
+    def abort(self) -> None:
+        """As `close`, with a call under way: what is not sent yet never will be."""
 
-    def drop_old(self) -> tuple[list[T], bool]:
-        """Those unused for long, which are to be closed; and whether several are left."""
-        rows = [(*one, address) for address, row in self._since.items() for one in row]
-        rows.sort(key=lambda row: row[0])
-        limit = time.monotonic() - IDLE_S
-        kept = [row for i, row in enumerate(rows) if row[0] > limit or i == len(rows) - 1]
-        self._since = {}
-        for since, connection, address in kept:
-            self._since.setdefault(address, []).append((since, connection))
-        return [row[1] for row in rows[: len(rows) - len(kept)]], len(kept) > 1
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+C = TypeVar("C", bound=Connection)
+
+
+class Pool(ABC, Generic[C]):
+    """Connections to one server: which are in use, and idle ones by address. A driver adds how
+    they are opened and waited for."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._lock = threading.Lock()
+        self._busy: set[C] = set()
+        self._idle: dict[Address, list[tuple[float, C]]] = {}
+        self._timer: Timer | None = None
+        self._closed = False
+
+    @abstractmethod
+    def _later(self, seconds: float, do: Callable[[], None]) -> Timer | None:
+        """Has it done then, if the pool is still there."""
+
+    def _take(self, address: Address) -> C | None:
+        """The idle connection used last. One that the server has closed meanwhile cannot have taken
+        a call along: to send by it would leave an outcome unknown for nothing."""
+        while True:
+            with self._lock:
+                row = self._idle.get(address)
+                if not row:
+                    return None
+                connection = row.pop()[1]
+            if not connection.is_lost:
+                self._busy.add(connection)
+                return connection
+            connection.close()
+
+    def _put_back(self, address: Address, connection: C) -> None:
+        """After its call was answered."""
+        if self._closed or connection not in self._busy:  # hung up meanwhile
+            self._busy.discard(connection)
+            connection.close()
+            return
+        self._busy.discard(connection)
+        with self._lock:
+            row = self._idle.setdefault(address, [])
+            row.append((time.monotonic(), connection))
+            if self._timer is None and (len(row) > 1 or len(self._idle) > 1):
+                self._timer = self._later(IDLE_S, self._close_old)
+
+    def _give_up(self, address: Address, connection: C, error: BaseException) -> NoReturn:
+        """After a call that has failed, or was cancelled with its reply on its way: the next one
+        must not read it."""
+        self._busy.discard(connection)
+        connection.abort()
+        if isinstance(error, OSError):
+            if not isinstance(error, NotAReply):
+                self.drop(address)  # what broke one has broken the others, most likely
+            raise lost(error, address) from error
+        raise error
+
+    def _not_opened(self, address: Address, connection: C | None, error: BaseException) -> NoReturn:
+        """Nobody is there, or does not let us in."""
+        if connection is not None:
+            connection.abort()
+        if isinstance(error, OSError):
+            raise not_sent(error, address) from error
+        if isinstance(error, ErrorReply):
+            kind = NotSent if refusal(error) == "passing" else Unavailable
+            raise kind(f"{self._target.display} refused the connection: {error}") from error
+        raise error
+
+    def hang_up(self) -> None:
+        """Ends the waits under way."""
+        while self._busy:
+            self._busy.pop().hang_up()
+
+    def drop(self, address: Address | None = None) -> list[C]:
+        """Closes idle connections, those to one address or all; the ones that are closing."""
+        with self._lock:
+            gone = [address] if address else list(self._idle)
+            dropped = [connection for one in gone for _, connection in self._idle.pop(one, [])]
+            if address is None and self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+        for connection in dropped:
+            connection.close()
+        return dropped
+
+    def _close_old(self) -> None:
+        """Closes those unused for long, but the last one used."""
+        with self._lock:
+            rows = [(*one, address) for address, row in self._idle.items() for one in row]
+            rows.sort(key=lambda row: row[0])
+            limit = time.monotonic() - IDLE_S
+            kept = [row for i, row in enumerate(rows) if row[0] > limit or i == len(rows) - 1]
+            self._idle = {}
+            for since, connection, address in kept:
+                self._idle.setdefault(address, []).append((since, connection))
+            self._timer = self._later(IDLE_S, self._close_old) if len(kept) > 1 else None
+        for _, connection, _ in rows[: len(rows) - len(kept)]:
+            connection.close()
+
+
+class EmbeddedUse:
+    """The use of the embedded server its target names."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._lock = threading.Lock()
+        self._server: embedded.EmbeddedServer | None = None
+
+    def address(self) -> Address:
+        """Starts or joins the server, or starts it again where it has gone. Blocks."""
+        with self._lock:
+            if self._server is None:
+                self._server = embedded.acquire(self._target.directory, fsync=self._target.fsync)
+                return Address(path=str(self._server.socket))
+            return Address(path=str(self._server.ensure()))
+
+    def close(self) -> None:
+        with self._lock:
+            if self._server is not None:
+                self._server.close()
+                self._server = None

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from rota.connection.target import Address
+from rota.script.loader import Wait
 
 HEDGE_S = 0.25
 Command = tuple[str | bytes | int, ...]
@@ -58,12 +59,6 @@ class Race(msgspec.Struct, frozen=True):
         return Send(address, [self.command], terms)
 
 
-class Pause(msgspec.Struct, frozen=True):
-    """Wait so many seconds."""
-
-    seconds: float
-
-
 class Drop(msgspec.Struct, frozen=True):
     """Close the idle connections to `address`: it changed its role."""
 
@@ -74,5 +69,5 @@ class Embedded(msgspec.Struct, frozen=True):
     """Make sure the embedded server runs; the result is its address."""
 
 
-Step = Send | Race | Pause | Drop | Embedded
+Step = Send | Race | Wait | Drop | Embedded
 Steps = Generator[Step, Any, Any]

@@ -165,9 +165,11 @@ class Call(msgspec.Struct, Generic[T], eq=False):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What an operation yields to wait so many seconds."""
+    """What an operation yields to wait so many seconds: asleep, or by what its face gives it, a
+    coroutine function on a loop. It is sent what that returns."""
 
     seconds: float
+    by: Callable[[float], Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
