@@ -14,7 +14,6 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from rota.connection.batch import ANSWER_S, Batch
 from rota.connection.faults import (
     ErrorReply,
     Lost,
@@ -25,6 +24,7 @@ from rota.connection.faults import (
     refusal,
 )
 from rota.connection.route import Route, find, learn, refresh
+from rota.connection.sending import ANSWER_S, Batch
 from rota.connection.steps import Drop, Room, Send, Step, Steps, Terms
 from rota.connection.target import Address
 from rota.errors import QueueBroken, RotaError, Unavailable
