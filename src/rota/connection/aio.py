@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from functools import partial
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 from rota.connection.faults import NotAReply, NotSent, accept, has_refusal, nobody
-from rota.connection.protocol import BOUNDS, Bounds, answer, park, steps_of
-from rota.connection.route import route_to
+from rota.connection.protocol import Bounds, Caller
+from rota.connection.route import Route, route_to
 from rota.connection.sharing import EmbeddedUse, Pool, Rooms, Shared
 from rota.connection.steps import (
     HEDGE_S,
@@ -23,14 +21,13 @@ from rota.connection.steps import (
     Race,
     Send,
     Step,
-    Steps,
     Terms,
 )
 from rota.connection.target import Address, Target
 from rota.connection.wire import Replies, greeting, keep_alive, packed, patience, tls_context
 from rota.errors import Unavailable
 from rota.script.keys import Keys
-from rota.script.loader import LIBRARY, Library, Operation, Reply, Request, Wait
+from rota.script.loader import Operation, Reply, Wait
 
 T = TypeVar("T")
 
@@ -194,11 +191,9 @@ class _Pool(Pool[Connection]):
         try:
             connection = self._take(address) or await self._open(address, terms)
             try:
-                left = terms.until - time.monotonic()
-                replies = await connection.ask(step.commands, min(left, terms.reply))
+                replies = await connection.ask(step.commands, min(terms.left, terms.reply))
                 if step.confirm is not None and not has_refusal(replies):
-                    left = terms.until - time.monotonic()
-                    replies = replies + await connection.ask([step.confirm()], left)
+                    replies += await connection.ask([step.confirm()], terms.left)
             except BaseException as error:
                 self._give_up(address, connection, error)
             self._put_back(address, connection)
@@ -252,13 +247,13 @@ class _Pool(Pool[Connection]):
 
 async def _wait_for(room: asyncio.Semaphore, terms: Terms) -> None:
     try:
-        async with asyncio.timeout(terms.until - time.monotonic()):
+        async with asyncio.timeout(terms.left):
             await room.acquire()
     except TimeoutError:
         raise NotSent("no connection became free") from None
 
 
-class Lines:
+class Connections:
     """The connections to one server, a set for each loop: a process's, or those of one client."""
 
     def __init__(self, target: Target, size: int = max(ROOMS.values())) -> None:
@@ -269,7 +264,7 @@ class Lines:
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool] = WeakKeyDictionary()
 
     async def enter(self, user: AsyncClient) -> _Pool:
-        """The running loop's connections."""
+        """The running loop's."""
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
@@ -279,9 +274,13 @@ class Lines:
         pool.users.add(user)
         return pool
 
-    async def leave(self, user: AsyncClient, pool: _Pool | None) -> None:
+    def here(self) -> _Pool | None:
+        return self._pools.get(asyncio.get_running_loop())
+
+    async def leave(self, user: AsyncClient) -> None:
         """With the last one the loop's connections end; with them all the use of an embedded
         server."""
+        pool = self.here()
         if pool is not None:
             pool.users.discard(user)
             if not pool.users:
@@ -300,60 +299,48 @@ def forget_closed(pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool]) ->
             pools.pop(loop, None)
 
 
-_LINES = Shared(Lines)
+_CONNECTIONS = Shared(Connections)
 
 
-class AsyncClient:
-    """Calls scripts and waits for the bell, in whichever loop runs; see `blocking.Client`."""
+class AsyncClient(Caller):
+    """Calls scripts and waits for the bell, in whichever loop runs. A child process makes its own
+    connections on its first call."""
 
-    def __init__(
-        self,
-        target: Target,
-        *,
-        library: Library = LIBRARY,
-        size: int | None = None,
-        bounds: Bounds = BOUNDS,
-    ) -> None:
-        self.target = target
-        self._bounds = bounds
-        self._library = library
-        self._size = size
-        self._renew()
+    _pid = 0
+    _connections: Connections
 
-    def _renew(self) -> None:
-        self._pid = os.getpid()
-        self._hang_ups = 0
-        size, target = self._size, self.target
-        self._lines = _LINES.to(target) if size is None else Lines(target, size)
-        self._route = self._lines.route
-        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool] = WeakKeyDictionary()
+    def _current(self) -> Connections:
+        if self._pid != os.getpid():
+            size, target = self._size, self.target
+            self._connections = (
+                _CONNECTIONS.to(target) if size is None else Connections(target, size)
+            )
+            self._pid = os.getpid()
+        return self._connections
+
+    @property
+    def _route(self) -> Route:
+        return self._current().route
 
     @property
     def policies(self) -> set[str]:
         """The maxmemory-policies of the servers it has called."""
-        return {facts.policy for facts in self._route.facts.values()}
+        return {server.policy for server in self._route.servers.values()}
 
     async def park(self, keys: Keys, seconds: float) -> bool:
         """Waits for a wake at most `seconds`; says whether one came. Raises NotSent or Lost."""
-        hang_ups = self._hang_ups
-        steps = park(keys, seconds, self._route, self._bounds, lambda: self._hang_ups != hang_ups)
-        return await self._drive(steps)
+        return await self._drive(self._parking(keys, seconds))
 
     async def run(self, operation: Operation[T], bounds: Bounds | None = None) -> T:
         """Carries an operation out and returns its result; `bounds`: other than the client's."""
-        return await self._drive(
-            steps_of(operation, partial(self._answer, bounds=bounds or self._bounds))
-        )
-
-    def _answer(self, request: Request, bounds: Bounds) -> Steps:
-        return answer(request, self._route, self._library, bounds)
+        return await self._drive(self._steps(operation, bounds or self._bounds))
 
     async def _drive(self, steps: Generator[Step, Any, T]) -> T:
         try:
             step = next(steps)
             while True:
                 try:
-                    pool = await self._pool()
+                    pool = await self._current().enter(self)
                     if isinstance(step, Send):
                         result: Any = await pool.send(step)
                     else:
@@ -369,37 +356,25 @@ class AsyncClient:
         match step:
             case Race():
                 return await pool.race(step)
-            case Wait(seconds, by):
-                return await (by or asyncio.sleep)(seconds)
+            case Wait():
+                await asyncio.sleep(step.seconds)
             case Drop():
                 pool.drop(step.address)
             case Embedded():
-                return await asyncio.to_thread(self._lines.server.address)
+                return await asyncio.to_thread(self._current().server.address)
         return None
-
-    async def _pool(self) -> _Pool:
-        if self._pid != os.getpid():
-            self._renew()
-        loop = asyncio.get_running_loop()
-        pool = self._pools.get(loop)
-        if pool is None:
-            forget_closed(self._pools)
-            pool = self._pools[loop] = await self._lines.enter(self)
-        return pool
 
     def hang_up(self) -> None:
         """Ends a `park` under way: it returns a token already popped, or raises Lost."""
         self._hang_ups += 1
-        pool = self._pools.get(asyncio.get_running_loop())
-        if pool is not None:
+        if (pool := self._current().here()) is not None:
             pool.hang_up()
 
     async def drop_idle(self) -> None:
         """Closes this loop's idle connections: one to the same server has turned out broken."""
-        pool = self._pools.get(asyncio.get_running_loop())
-        if pool is not None:
+        if (pool := self._current().here()) is not None:
             pool.drop()
 
     async def close(self) -> None:
         """Lets go of this loop's connections until its next call; the last user's are closed."""
-        await self._lines.leave(self, self._pools.pop(asyncio.get_running_loop(), None))
+        await self._current().leave(self)

@@ -17,8 +17,8 @@ from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
 from rota.connection.faults import NotSent, accept, has_refusal, nobody
-from rota.connection.protocol import BOUNDS, Bounds, answer, park, steps_of
-from rota.connection.route import route_to
+from rota.connection.protocol import Caller
+from rota.connection.route import Route, route_to
 from rota.connection.sharing import EmbeddedUse, Pool, Rooms, Shared
 from rota.connection.steps import (
     HEDGE_S,
@@ -29,14 +29,13 @@ from rota.connection.steps import (
     Race,
     Send,
     Step,
-    Steps,
     Terms,
 )
 from rota.connection.target import Address, Target
 from rota.connection.wire import Replies, greeting, keep_alive, packed, patience, tls_context
 from rota.errors import Unavailable
 from rota.script.keys import Keys
-from rota.script.loader import LIBRARY, Library, Operation, Reply, Request, Wait
+from rota.script.loader import Operation, Reply, Wait
 
 T = TypeVar("T")
 
@@ -94,18 +93,17 @@ class Connection:
 def _connect(target: Target, address: Address, timeout: float) -> socket.socket:
     if address.path:
         sock = socket.socket(socket.AF_UNIX)
-        try:
-            sock.settimeout(timeout)
-            sock.connect(address.path)
-        except BaseException:
-            sock.close()
-            raise
-        return sock
-    context = tls_context(target.files) if target.tls else None
-    sock = socket.create_connection((address.host, address.port), timeout)
+        sock.settimeout(timeout)
+    else:
+        sock = socket.create_connection((address.host, address.port), timeout)
     try:
+        if address.path:
+            sock.connect(address.path)
+            return sock
         keep_alive(sock)
-        return context.wrap_socket(sock, server_hostname=address.host) if context else sock
+        if target.tls:
+            return tls_context(target.files).wrap_socket(sock, server_hostname=address.host)
+        return sock
     except BaseException:
         sock.close()
         raise
@@ -121,16 +119,14 @@ class _Pool(Pool[Connection]):
     def send(self, step: Send) -> list[Reply]:
         address, terms = step.address, step.terms
         room = self._rooms.of(address, terms.room)
-        if not room.acquire(timeout=max(0.0, terms.until - time.monotonic())):
+        if not room.acquire(timeout=max(0.0, terms.left)):
             raise NotSent("no connection became free")
         try:
             connection = self._take(address) or self._open(address, terms)
             try:
-                left = terms.until - time.monotonic()
-                replies = connection.ask(step.commands, min(left, terms.reply))
+                replies = connection.ask(step.commands, min(terms.left, terms.reply))
                 if step.confirm is not None and not has_refusal(replies):
-                    left = terms.until - time.monotonic()
-                    replies = replies + connection.ask([step.confirm()], left)
+                    replies += connection.ask([step.confirm()], terms.left)
             except BaseException as error:
                 self._give_up(address, connection, error)
             self._put_back(address, connection)
@@ -205,7 +201,7 @@ def _starts(work: Callable[[], None]) -> bool:
     return True
 
 
-class Lines:
+class Connections:
     """The connections to one server, and who uses them: a process's, or those of one client."""
 
     def __init__(self, target: Target, size: int = max(ROOMS.values())) -> None:
@@ -223,57 +219,39 @@ class Lines:
             self.server.close()
 
 
-_LINES = Shared(Lines)
+_CONNECTIONS = Shared(Connections)
 
 
-class Client:
-    """Calls scripts and waits for the bell, over blocking sockets.
+class Client(Caller):
+    """Calls scripts and waits for the bell, over blocking sockets; threads may share it. A child
+    process makes its own connections on its first call."""
 
-    The clients of a process share their connections to a server; with `size` a client has so many
-    of its own. `bounds`: the time of a call. A child process makes its own on its first call.
-    """
+    _pid = 0
+    _connections: Connections | None = None
 
-    def __init__(
-        self,
-        target: Target,
-        *,
-        library: Library = LIBRARY,
-        size: int | None = None,
-        bounds: Bounds = BOUNDS,
-    ) -> None:
-        self.target = target
-        self._bounds = bounds
-        self._library = library
-        self._size = size
-        self._hang_ups = 0
-        self._pid = 0
-        self._lines: Lines | None = None
-
-    def _enter(self) -> Lines:
-        lines = self._lines
-        if lines is None or self._pid != os.getpid():
+    def _enter(self) -> Connections:
+        found = self._connections
+        if found is None or self._pid != os.getpid():
             size, target = self._size, self.target
-            lines = _LINES.to(target) if size is None else Lines(target, size)
-            lines.users.add(self)
-            self._pid, self._lines = os.getpid(), lines
-        return lines
+            found = _CONNECTIONS.to(target) if size is None else Connections(target, size)
+            found.users.add(self)
+            self._pid, self._connections = os.getpid(), found
+        return found
+
+    @property
+    def _route(self) -> Route:
+        return self._enter().route
 
     def run(self, operation: Operation[T]) -> T:
         """Carries an operation out and returns its result."""
-        return self._drive(steps_of(operation, self._answer))
-
-    def _answer(self, request: Request) -> Steps:
-        return answer(request, self._enter().route, self._library, self._bounds)
+        return self._drive(self._steps(operation, self._bounds))
 
     def park(self, keys: Keys, seconds: float) -> bool:
         """Waits for a wake at most `seconds`; says whether one came.
 
         The client's calls must be allowed longer than that. Raises NotSent or Lost.
         """
-        hang_ups, route = self._hang_ups, self._enter().route
-        return self._drive(
-            park(keys, seconds, route, self._bounds, lambda: self._hang_ups != hang_ups)
-        )
+        return self._drive(self._parking(keys, seconds))
 
     def _drive(self, steps: Generator[Step, Any, T]) -> T:
         try:
@@ -289,33 +267,33 @@ class Client:
             return cast(T, stop.value)
 
     def _carry_out(self, step: Step) -> Any:
-        lines = self._enter()
+        connections = self._enter()
         match step:
             case Send():
-                return lines.pool.send(step)
+                return connections.pool.send(step)
             case Race():
-                return lines.pool.race(step)
-            case Wait(seconds, by):
-                return (by or time.sleep)(seconds)
+                return connections.pool.race(step)
+            case Wait():
+                time.sleep(step.seconds)
             case Drop():
-                lines.pool.drop(step.address)
+                connections.pool.drop(step.address)
             case Embedded():
-                return lines.server.address()
+                return connections.server.address()
         return None
 
     def hang_up(self) -> None:
         """Ends a `park` of another thread: it returns a token already popped, or raises Lost."""
         self._hang_ups += 1
-        if self._lines is not None:
-            self._lines.pool.hang_up()
+        if self._connections is not None:
+            self._connections.pool.hang_up()
 
     def drop_idle(self) -> None:
         """Closes idle connections: one to the same server has turned out broken."""
-        if self._lines is not None:
-            self._lines.pool.drop()
+        if self._connections is not None:
+            self._connections.pool.drop()
 
     def close(self) -> None:
         """Lets go of its connections until its next call; the last user's are closed."""
-        lines, self._lines = self._lines, None
-        if lines is not None and self._pid == os.getpid():
-            lines.leave(self)
+        connections, self._connections = self._connections, None
+        if connections is not None and self._pid == os.getpid():
+            connections.leave(self)

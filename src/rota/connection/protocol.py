@@ -1,12 +1,13 @@
 """One call from script to reply, without I/O: routing, lost script caches, resending.
 
-`answer` yields steps and is sent their results; `blocking.py` and `aio.py` carry them out. So
+`reply_to` yields steps and is sent their results; `blocking.py` and `aio.py` carry them out. So
 every rule of what may be sent again stands here, once.
 """
 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from binascii import crc_hqx
 from collections.abc import Callable, Generator, Sequence
 from functools import lru_cache
@@ -24,12 +25,12 @@ from rota.connection.faults import (
     refusal,
 )
 from rota.connection.route import Route, find, learn, refresh
-from rota.connection.sending import ANSWER_S, Batch
-from rota.connection.steps import Drop, Room, Send, Step, Steps, Terms
-from rota.connection.target import Address
+from rota.connection.sending import CONFIRMED_S, Sending
+from rota.connection.steps import Drop, Send, Step, Steps, Terms
+from rota.connection.target import Address, Target
 from rota.errors import QueueBroken, RotaError, Unavailable
 from rota.script.keys import CATALOGUE, Keys
-from rota.script.loader import Ask, Call, Library, Operation, Request, Scan, Wait
+from rota.script.loader import LIBRARY, Ask, Call, Library, Operation, Request, Room, Scan, Wait
 from rota.values import config
 
 T = TypeVar("T")
@@ -58,18 +59,14 @@ class Bounds(msgspec.Struct, frozen=True):
     def of(self, calls: Sequence[Call[Any]]) -> Terms:
         """Those of a call that begins now."""
         most, tries = self.call, TRIES if self.resend else 1
-        room = self.room
         for call in calls:
-            if call.script.name == "enqueue":
-                room = "enqueues"
             if call.within is not None and call.within < most:
                 most = call.within
             if not call.script.resend:
                 tries = 1
             if call.confirm is not None:
-                most = max(most, call.confirm.timeout_ms / 1000 + ANSWER_S)
-                room = "durable"
-        return Terms(time.monotonic() + most, most / tries, room)
+                most = max(most, call.confirm.timeout_ms / 1000 + CONFIRMED_S)
+        return Terms(time.monotonic() + most, most / tries, calls[0].room or self.room)
 
     def once(self) -> Terms:
         """Those of one question that begins now."""
@@ -88,27 +85,7 @@ def slot_of(keys: Keys) -> int:
     return crc_hqx(tag or key, 0) % SLOTS
 
 
-def steps_of(
-    operation: Operation[T], answer: Callable[[Request], Steps]
-) -> Generator[Step, Any, T]:
-    """Those of a whole operation: it is sent the answers to what it yields, or thrown the faults,
-    and its own result is returned."""
-    try:
-        request = next(operation)
-        while True:
-            try:
-                reply = yield from answer(request)
-            except BaseException as error:
-                request = operation.throw(error)
-            else:
-                request = operation.send(reply)
-    except StopIteration as stop:
-        return cast(T, stop.value)
-    finally:
-        operation.close()
-
-
-def answer(request: Request, route: Route, library: Library, bounds: Bounds) -> Steps:
+def reply_to(request: Request, route: Route, library: Library, bounds: Bounds) -> Steps:
     """What an operation is sent for what it yields."""
     if isinstance(request, Call):
         return (yield from deliver([request], route, library, bounds))[0]
@@ -130,7 +107,7 @@ def deliver(calls: Sequence[Call[Any]], route: Route, library: Library, bounds: 
     the address is taken to be wrong: that fails at once.
     """
     slot = slot_of(calls[0].keys)
-    batch = Batch(calls, library)
+    sending = Sending(calls, library)
     terms, pause, detours = bounds.of(calls), FIRST_PAUSE_S, 0
     may_have_run = False
     while True:
@@ -138,26 +115,26 @@ def deliver(calls: Sequence[Call[Any]], route: Route, library: Library, bounds: 
         try:
             if route.slots and route.fresh_until < time.monotonic():
                 yield from refresh(route, slot, terms)
-            address = batch.asked or route.known(slot) or (yield from find(route, slot, terms))
-            if address not in route.facts:
+            address = sending.asked or route.known(slot) or (yield from find(route, slot, terms))
+            if address not in route.servers:
                 yield from learn(route, address, calls[0].keys, terms)
-            batch.check(route.facts.get(address))
-            if batch.denied(route.facts.get(address)):
+            sending.check(route.servers.get(address))
+            if sending.denied(route.servers.get(address)):
                 yield from learn(route, address, calls[0].keys, terms)  # it may be allowed by now
-                if denied := batch.denied(route.facts.get(address)):
+                if denied := sending.denied(route.servers.get(address)):
                     raise Unavailable(_denial(route, denied))
-            sending = Send(address, batch.commands(), terms, batch.confirm(terms))
-            errors = batch.sort((yield sending))
+            commands, confirm = sending.commands(), sending.confirm(terms)
+            errors = sending.sort((yield Send(address, commands, terms, confirm)))
             route.reached = True
             if not errors:
-                return batch.replies
+                return sending.replies
             trouble: Exception = errors[0]
-            wait = yield from _recover(errors, batch, route, slot, address, terms)
+            wait = yield from _recover(errors, sending, route, slot, address, terms)
         except (NotSent, Lost) as fault:
             if address is None or route.known(slot) == address:
                 route.forget(slot)  # else another call knows better by now
-            batch.asked = None
-            if isinstance(fault, Lost) and not batch.may_be_sent_again():
+            sending.asked = None
+            if isinstance(fault, Lost) and not sending.may_be_sent_again():
                 raise
             trouble, wait = fault, True
             may_have_run = may_have_run or isinstance(fault, Lost)
@@ -176,7 +153,7 @@ def deliver(calls: Sequence[Call[Any]], route: Route, library: Library, bounds: 
 
 def _recover(
     errors: Sequence[ErrorReply],
-    batch: Batch,
+    sending: Sending,
     route: Route,
     slot: int,
     address: Address,
@@ -187,17 +164,17 @@ def _recover(
     for error in errors:
         match refusal(error):
             case "script":
-                yield from _load(address, batch.texts(), terms)
+                yield from _load(address, sending.texts(), terms)
             case "moved":
                 route.slots[slot] = _named_in(error, address)
             case "ask":
-                batch.asked = _named_in(error, address)
+                sending.asked = _named_in(error, address)
             case "passing":
                 yield Drop(address)
                 route.forget(slot)
                 wait = True
             case "broken":
-                yield from _find_broken(batch.keys, address, terms)
+                yield from _find_broken(sending.keys, address, terms)
                 raise error_for(error, route.target.display) from error
             case "full" | "final":
                 raise error_for(error, route.target.display) from error
@@ -301,3 +278,50 @@ def _named_in(error: ErrorReply, asked: Address) -> Address:
     """The address in a MOVED or ASK reply; an empty host is that of the node asked."""
     host, _, port = str(error).rpartition(" ")[2].rpartition(":")
     return Address(host or asked.host, int(port))
+
+
+class Caller(ABC):
+    """What the clients of both drivers know of their calls.
+
+    The clients of a process share their connections to a server; with `size` a client has so many
+    of its own. `bounds`: the time of a call.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        library: Library = LIBRARY,
+        size: int | None = None,
+        bounds: Bounds = BOUNDS,
+    ) -> None:
+        self.target = target
+        self._bounds = bounds
+        self._library = library
+        self._size = size
+        self._hang_ups = 0
+
+    @property
+    @abstractmethod
+    def _route(self) -> Route: ...
+
+    def _steps(self, operation: Operation[T], bounds: Bounds) -> Generator[Step, Any, T]:
+        """Those of a whole operation: it is sent the replies to what it yields, or thrown the
+        faults, and its own result is returned."""
+        try:
+            request = next(operation)
+            while True:
+                try:
+                    reply = yield from reply_to(request, self._route, self._library, bounds)
+                except BaseException as error:
+                    request = operation.throw(error)
+                else:
+                    request = operation.send(reply)
+        except StopIteration as stop:
+            return cast(T, stop.value)
+        finally:
+            operation.close()
+
+    def _parking(self, keys: Keys, seconds: float) -> Generator[Step, Any, bool]:
+        hang_ups = self._hang_ups
+        return park(keys, seconds, self._route, self._bounds, lambda: self._hang_ups != hang_ups)

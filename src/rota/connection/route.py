@@ -25,7 +25,7 @@ REFRESH_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ServerInfo:
     """What a server says of itself; `version` is empty where it hides that."""
 
     kind: str = ""
@@ -58,7 +58,7 @@ class Route:
     nodes: tuple[Address, ...] = ()
     """All of the cluster, replicas too, when it was last asked."""
     found: Address | None = None
-    facts: dict[Address, Facts] = field(default_factory=dict)
+    servers: dict[Address, ServerInfo] = field(default_factory=dict)
     reached: bool = False
     """Whether a server of it has been there before."""
     fresh_until: float = 0.0
@@ -179,12 +179,12 @@ def learn(route: Route, address: Address, keys: Keys, terms: Terms) -> Steps:
     denied = frozenset(() if isinstance(answer, ErrorReply) else ask.decode(answer)[0])
     if isinstance(server, ErrorReply):
         if refusal(server) == "final":
-            route.facts[address] = Facts(denied=denied)
+            route.servers[address] = ServerInfo(denied=denied)
         return
     info = {name: value for reply in (server, *more) for name, value in read_info(reply).items()}
     kind, version = version_of(info)
     policy = info.get("maxmemory_policy", "noeviction")
-    facts = Facts(kind, version, info.get("aof_enabled") != "0", policy, denied)
-    if facts.too_old:
-        raise ServerTooOld(f"{address} is {facts}: rota {TOO_OLD}")
-    route.facts[address] = facts
+    found = ServerInfo(kind, version, info.get("aof_enabled") != "0", policy, denied)
+    if found.too_old:
+        raise ServerTooOld(f"{address} is {found}: rota {TOO_OLD}")
+    route.servers[address] = found

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from rota.connection.faults import ErrorReply
-from rota.connection.route import Facts
+from rota.connection.route import ServerInfo
 from rota.connection.steps import Command, Terms
 from rota.connection.target import Address
 from rota.errors import ConfigError, ServerTooOld
 from rota.script.loader import Call, Confirm, Library, Reply, commands_in
 
-ANSWER_S = 1.0
+CONFIRMED_S = 1.0
 """What a wait for a confirmation leaves of a call's time, for the answer to it."""
 
 
-class Batch:
+class Sending:
     """Calls of one queue under way."""
 
     def __init__(self, calls: Sequence[Call[Any]], library: Library) -> None:
@@ -30,26 +29,26 @@ class Batch:
         self.asked: Address | None = None
         """Where a migrating slot's owner sent us, for the next sending only."""
 
-    def check(self, facts: Facts | None) -> None:
+    def check(self, server: ServerInfo | None) -> None:
         """Refuses, before anything is written, a confirmation that the server cannot give."""
-        if facts is None or not any(c.confirm and c.confirm.fsync for c in self._calls):
+        if server is None or not any(c.confirm and c.confirm.fsync for c in self._calls):
             return
-        if not facts.confirms_fsync:
+        if not server.confirms_fsync:
             raise ServerTooOld(
-                f"durable: {facts} cannot confirm an fsync (WAITAOF needs Redis 7.2 or Valkey); "
+                f"durable: {server} cannot confirm an fsync (WAITAOF needs Redis 7.2 or Valkey); "
                 "nothing was written"
             )
-        if not facts.appends:
+        if not server.appends:
             raise ConfigError(
                 "durable: expected a server with its append-only file on (appendonly yes), "
                 "this one has it off; nothing was written"
             )
 
-    def denied(self, facts: Facts | None) -> list[str]:
+    def denied(self, server: ServerInfo | None) -> list[str]:
         """The commands at which its scripts would stop half-way: our user may not run them."""
-        if facts is None or not facts.denied:
+        if server is None or not server.denied:
             return []
-        return sorted(facts.denied & frozenset().union(*map(commands_in, self.texts())))
+        return sorted(server.denied & frozenset().union(*map(commands_in, self.texts())))
 
     def commands(self) -> list[Command]:
         commands: list[Command] = []
@@ -94,7 +93,7 @@ class Batch:
 
 def _wait(confirm: Confirm, terms: Terms) -> Command:
     """For no longer than the call has left: what came before it counts, other attempts too."""
-    left = terms.until - ANSWER_S - time.monotonic()
+    left = terms.left - CONFIRMED_S
     most = max(1, min(confirm.timeout_ms, int(left * 1000)))
     if confirm.fsync:
         return ("WAITAOF", 1, confirm.replicas, most)

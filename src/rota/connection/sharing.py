@@ -12,9 +12,10 @@ from weakref import WeakValueDictionary
 
 from rota import embedded
 from rota.connection.faults import ErrorReply, NotAReply, NotSent, lost, not_sent, refusal
-from rota.connection.steps import ROOMS, Room
+from rota.connection.steps import ROOMS
 from rota.connection.target import Address, Target
 from rota.errors import Unavailable
+from rota.script.loader import Room
 
 T = TypeVar("T")
 
@@ -171,13 +172,12 @@ class Pool(ABC, Generic[C]):
         with self._lock:
             rows = [(*one, address) for address, row in self._idle.items() for one in row]
             rows.sort(key=lambda row: row[0])
-            limit = time.monotonic() - IDLE_S
-            kept = [row for i, row in enumerate(rows) if row[0] > limit or i == len(rows) - 1]
-            self._idle = {}
-            for since, connection, address in kept:
-                self._idle.setdefault(address, []).append((since, connection))
-            self._timer = self._later(IDLE_S, self._close_old) if len(kept) > 1 else None
-        for _, connection, _ in rows[: len(rows) - len(kept)]:
+            old = [row for row in rows[:-1] if row[0] <= time.monotonic() - IDLE_S]
+            for since, connection, address in old:
+                self._idle[address].remove((since, connection))
+            several = len(rows) - len(old) > 1
+            self._timer = self._later(IDLE_S, self._close_old) if several else None
+        for _, connection, _ in old:
             connection.close()
 
 

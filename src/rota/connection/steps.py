@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from rota.connection.target import Address
-from rota.script.loader import Wait
+from rota.script.loader import Room, Wait
 
 HEDGE_S = 0.25
 Command = tuple[str | bytes | int, ...]
 
 
-Room = Literal["calls", "leases", "enqueues", "durable", "races"]
 ROOMS: dict[Room, int] = {"calls": 16, "leases": 4, "enqueues": 8, "durable": 32, "races": 8}
-"""How many connections may be in use for what: claims, settlements and beats never stand behind
-enqueues, and neither behind waits for their confirmation."""
+"""How many connections may be in use for what."""
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -27,6 +26,11 @@ class Terms(msgspec.Struct, frozen=True):
     until: float
     reply: float
     room: Room = "calls"
+
+    @property
+    def left(self) -> float:
+        """Seconds until then."""
+        return self.until - time.monotonic()
 
 
 class Send(msgspec.Struct, frozen=True):

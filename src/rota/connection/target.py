@@ -13,7 +13,6 @@ import msgspec
 
 from rota.errors import ConfigError
 
-Kind = Literal["single", "cluster", "sentinel", "embedded"]
 SCHEMES = (
     "redis://, rediss://, valkey://, valkeys://, unix://, redis+sentinel://, redis+cluster://, "
     "embedded:PATH"
@@ -49,7 +48,7 @@ NO_FILES = Files()
 class Target:
     """What a URL names. `display` is the URL without its password."""
 
-    kind: Kind
+    kind: Literal["single", "cluster", "sentinel", "embedded"]
     display: str
     addresses: tuple[Address, ...] = ()
     db: int = 0

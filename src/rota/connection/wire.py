@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import time
 from collections.abc import Sequence
 from typing import cast
 
@@ -58,7 +57,7 @@ class Replies:
 
 def patience(terms: Terms) -> float:
     """How long to wait for a connection."""
-    return max(0.001, min(CONNECT_TIMEOUT_S, terms.reply, terms.until - time.monotonic()))
+    return max(0.001, min(CONNECT_TIMEOUT_S, terms.reply, terms.left))
 
 
 def greeting(target: Target, address: Address) -> list[Command]:

@@ -52,7 +52,17 @@ from dataclasses import dataclass, replace
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from importlib.resources import files
-from typing import Any, Concatenate, Generic, NewType, ParamSpec, TypeVar, cast, get_type_hints
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    NewType,
+    ParamSpec,
+    TypeVar,
+    cast,
+    get_type_hints,
+)
 
 import msgspec
 
@@ -125,6 +135,11 @@ class Assembled:
     sha: str
 
 
+Room = Literal["calls", "leases", "enqueues", "durable", "races"]
+"""What connections are for: claims, settlements and beats never stand behind enqueues, and neither
+behind waits for their confirmation. Races are run by questions for the way."""
+
+
 @dataclass(frozen=True, slots=True)
 class Confirm:
     """What the connection that wrote is asked to wait for, once it has, at most `timeout_ms`.
@@ -143,7 +158,8 @@ class Call(msgspec.Struct, Generic[T], eq=False):
 
     With `confirm` the raw reply is a pair: the script's, and the server's to WAITAOF or WAIT (an
     error where it refused that, after the script has run). `within`: how many seconds later the
-    reply would be of no use; None leaves that to the client.
+    reply would be of no use; None leaves that to the client. `room`: whose connections
+    it uses, where not its client's.
     """
 
     script: Script
@@ -152,6 +168,7 @@ class Call(msgspec.Struct, Generic[T], eq=False):
     decode: Callable[[Reply], T]
     confirm: Confirm | None = None
     within: float | None = None
+    room: Room | None = None
 
     def __iter__(self) -> Operation[T]:
         reply = yield self
@@ -165,11 +182,9 @@ class Call(msgspec.Struct, Generic[T], eq=False):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What an operation yields to wait so many seconds: asleep, or by what its face gives it, a
-    coroutine function on a loop. It is sent what that returns."""
+    """What an operation yields to wait so many seconds."""
 
     seconds: float
-    by: Callable[[float], Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

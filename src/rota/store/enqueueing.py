@@ -119,6 +119,7 @@ def _charge(spec: JobSpec) -> object:
 def _confirmed(call: Call[T], durable: Durable) -> Operation[tuple[T, Reply]]:
     """The call's result, and what the server says of its durability."""
     call.confirm = Confirm(durable.fsync, durable.replicas, durable.timeout_ms)
+    call.room = "durable"
     reply, confirmed = yield call
     return call.decode(reply), confirmed
 
@@ -165,7 +166,7 @@ class Enqueueing:
             jobs=_columns(specs),
             bodies=Tail([spec.body for spec in specs]),
         )
-        call.within = within
+        call.within, call.room = within, "enqueues"
         if durable is None:
             status, text = yield from call
         else:
