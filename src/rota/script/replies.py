@@ -144,7 +144,7 @@ def page_of_held(reply: Reply) -> tuple[str, str, list[tuple[str, str]]]:
 
 
 Held = tuple[bytes, bytes]
-"""A job's id and its delivery, `number,score,mark,home` (see lua/lib/claim/delivery)."""
+"""A job's id and its delivery, `number,score,mark,home` (see lua/lib/claim/delivery.lua)."""
 
 
 def held_of_lane(reply: Reply) -> tuple[str, list[Held]]:

@@ -1,4 +1,5 @@
 #!lua flags=no-writes
+-- include: delivery
 -- args: consumers after cursor limit
 -- resend: yes
 -- Which of their jobs in flight consumers were asked to cancel. It looks through what they hold, not
@@ -11,9 +12,9 @@ local rows, looked = {}, 0
 local function look(consumer, fields)
   local ids, deliveries = {}, {}
   for i = 1, #fields, 2 do
-    if fields[i]:byte(1) ~= 33 then
+    if not is_own(fields[i]) then
       ids[#ids + 1] = fields[i]
-      deliveries[#deliveries + 1] = fields[i + 1]:match('^%d+')
+      deliveries[#deliveries + 1] = number_of_delivery(fields[i + 1])
     end
   end
   looked = looked + 1 + #ids

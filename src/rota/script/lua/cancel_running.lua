@@ -9,7 +9,7 @@ local page = redis.call('HSCAN', k_consumer(consumer), cursor, 'COUNT', limit)
 local asked = 0
 for i = 1, #page[2], 2 do
   local id = page[2][i]
-  local held = id:byte(1) ~= 33 and read_delivery(page[2][i + 1])
+  local held = not is_own(id) and read_delivery(page[2][i + 1])
   if held and held.lane == lane then
     redis.call('HSETNX', k_cancels, id, why)
     asked = asked + 1

@@ -1,4 +1,5 @@
 #!lua flags=allow-oom
+-- include: delivery
 -- args: consumer number cursor limit
 -- resend: yes
 -- sealed: goes on
@@ -16,9 +17,9 @@ end
 local page = redis.call('HSCAN', hash, cursor, 'COUNT', limit)
 local ids, deliveries = {}, {}
 for i = 1, #page[2], 2 do
-  if page[2][i]:byte(1) ~= 33 then
+  if not is_own(page[2][i]) then
     ids[#ids + 1] = page[2][i]
-    deliveries[#deliveries + 1] = page[2][i + 1]:match('^%d+') or '0' -- damaged: nobody's
+    deliveries[#deliveries + 1] = number_of_delivery(page[2][i + 1]) or '0' -- damaged: nobody's
   end
 end
 return { 'ok', page[1], ids, deliveries }

@@ -10,15 +10,14 @@
 -- Reply: cursor ({} after the last page), rows (see job_rows), now
 local scan, consumer, fields, job = unpack(cursor)
 scan, consumer, fields, job = scan or '0', consumer or '', fields or '0', job or ''
-local home = #lane .. ':' .. lane
 
 local function is_of_lane(delivery)
-  local first = delivery:match('^%d+,[^,]+,.,()')
-  return lane == '' or (first and delivery:sub(first, first + #home - 1) == home)
+  local held = lane ~= '' and read_delivery(delivery)
+  return lane == '' or (held and held.lane == lane)
 end
 
 local function look_at_field(id, delivery, name)
-  if id:byte(1) == 33 or not is_of_lane(delivery) then
+  if is_own(id) or not is_of_lane(delivery) then
     look_past()
   else
     look_at_job(id, '', task, 0, name)

@@ -2,9 +2,10 @@
 -- exports: is_count is_text
 -- state: findings notes large
 -- What contradicts the invariants. A judge looks at one thing within one script: what it reports was
--- so at that moment, and in a script that mends it is mended in that same moment.
+-- so at that moment, and in a script that mends it is mended in that same moment. findings, notes and
+-- large are what audit_page and audit_mend reply: they are only read elsewhere.
 -- fields: kind subject what mended judge name member
-local findings, notes, large = {}, {}, {} -- what audit_page and audit_mend reply
+local findings, notes, large = {}, {}, {}
 local judged = {}
 local mending, work = false, 0
 

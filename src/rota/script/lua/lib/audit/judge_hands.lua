@@ -6,11 +6,6 @@
 local hand_judges = {}
 local HELD_MAX = 10000
 
-local function parse_delivery(text)
-  local length, first = text:match('^%d+,%-?%d+,.,(%d+):()')
-  return length and first + length - 1 <= #text and read_delivery(text) or nil
-end
-
 -- The consumers, or nil where they hold too much to look at in one script.
 local function few_consumers()
   local consumers = redis.call('ZRANGE', k_consumers, 0, CONSUMERS_MAX)
@@ -46,8 +41,8 @@ local function holders_of(sequence)
   for _, hand in ipairs(all_hands() or {}) do
     local fields, jobs = hand[2], {}
     for i = 1, #fields, 2 do
-      if fields[i]:byte(1) ~= 33 and fields[i + 1]:sub(-#sequence) == sequence then
-        local held = parse_delivery(fields[i + 1])
+      if not is_own(fields[i]) and fields[i + 1]:sub(-#sequence) == sequence then
+        local held = read_delivery(fields[i + 1])
         if held and held.sequence == sequence then
           jobs[#jobs + 1] = { fields[i], tonumber(held.score) }
         end
@@ -105,7 +100,7 @@ end
 local own_fields = { ['!claim'] = is_count, ['!lease'] = is_count, ['!name'] = is_text, ['!spared'] = is_text }
 
 hand_judges.hand = function(consumer, id, text)
-  if id:byte(1) == 33 then
+  if is_own(id) then
     if not (own_fields[id] and own_fields[id](text)) then
       report('leftover', consumer, 'has a field of no use: ' .. id, function()
         redis.call('HDEL', k_consumer(consumer), id)
@@ -113,7 +108,7 @@ hand_judges.hand = function(consumer, id, text)
     end
     return
   end
-  local held = parse_delivery(text)
+  local held = read_delivery(text)
   if not held then
     report('held', id, 'is held in words that cannot be read', function()
       redis.call('HDEL', k_consumer(consumer), id)
@@ -175,7 +170,7 @@ hand_judges.held = function(_, sequence, text)
     return
   end
   for _, id in ipairs(holding.jobs) do
-    local held = parse_delivery(redis.call('HGET', k_consumer(holding.consumer), id) or '')
+    local held = read_delivery(redis.call('HGET', k_consumer(holding.consumer), id) or '')
     if not held or held.sequence ~= sequence then
       report_holding(sequence, 'is held for job ' .. id .. ', which consumer ' .. holding.consumer .. ' does not hold')
       return
@@ -186,22 +181,15 @@ end
 -- Permits of all lanes: an unordered job in flight has one, a held sequence one.
 local permits
 local function count_permits_of_all()
-  local places = {}
+  local counted = {}
+  permits = {}
   for _, consumer in ipairs(few_consumers()) do
     for _, text in ipairs(redis.call('HVALS', k_consumer(consumer))) do
-      local _, stop = text:find('^%d+,%-?%d+,[-u],')
-      if stop then
-        local place = text:sub(stop + 1)
-        places[place] = (places[place] or 0) + 1
+      local held = read_delivery(text)
+      if held and not (held.sequence and counted[held.sequence]) then
+        permits[held.lane] = (permits[held.lane] or 0) + 1
+        counted[held.sequence or ''] = true
       end
-    end
-  end
-  permits = {}
-  for place, n in pairs(places) do
-    local length, first = place:match('^(%d+):()')
-    local lane = length and place:sub(first, first + length - 1)
-    if lane then
-      permits[lane] = (permits[lane] or 0) + (first + length > #place and n or 1)
     end
   end
 end
@@ -238,7 +226,7 @@ hand_judges.twice = function(id)
   local consumers = redis.call('ZREVRANGE', k_consumers, 0, CONSUMERS_MAX - 1)
   local first
   for _, consumer in ipairs(consumers) do
-    local held = parse_delivery(redis.call('HGET', k_consumer(consumer), id) or '')
+    local held = read_delivery(redis.call('HGET', k_consumer(consumer), id) or '')
     if held and not held.sequence then
       if first then
         report('place', id, 'is in the hands of two consumers', function()

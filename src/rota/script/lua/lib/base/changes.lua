@@ -3,8 +3,8 @@
 -- exports: touch_sequence write_totals write_lane_changes write_changes
 -- What a script changes is gathered here and written once, at its end: counts per lane, totals
 -- of the queue, and which sequences and lanes must be looked at again.
-local permit_change, waiting_change, total_change = {}, {}, {}
-local touched_lanes, touched_sequences = {}, {}
+local permit_change, waiting_change, total_change = {}, {}, {} -- by lane, by lane, by name
+local touched_lanes, touched_sequences = {}, {} -- lane → true; name → { lane, key }
 
 local function count_permits(lane, n)
   permit_change[lane] = (permit_change[lane] or 0) + n

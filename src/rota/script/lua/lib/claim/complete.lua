@@ -11,7 +11,7 @@ local function complete(consumer, ids, deliveries, ran)
     local id, text = ids[i], texts[i]
     local delivery, length, first
     if text then
-      delivery, length, first = text:match('^(%d+),[^,]+,.,(%d+):()') -- read_delivery costs more
+      delivery, length, first = text:match(DELIVERY_LANE) -- read_delivery costs more
     end
     if delivery and delivery == deliveries[i] then
       n = n + 1

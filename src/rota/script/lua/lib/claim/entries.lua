@@ -4,12 +4,13 @@
 -- writes: dry pending_keys
 -- Entries of a claim's lanes: popped by likely share, opened into jobs, put back where they are too
 -- many. What was taken stands in columns: jobs in turn order, and entries, each some of them in a row.
+-- Only this file changes them, but for entry_extra, which take.lua writes as it charges a turn.
 local BYTES_MAX, JOBS_MAX = 2097152, 1000
-local ids, scores, job_count = {}, {}, 0
 local byte = string.byte
-local entry_lanes, entry_sizes = {}, {}
-local entry_extra = {} -- what was charged beyond 1 for each job, where it was
+local ids, scores, job_count = {}, {}, 0
+local entry_lanes, entry_sizes = {}, {} -- the lane's number in ring_lanes.lua; how many jobs
 local entry_keys, entry_full = {}, {} -- of sequences: the key, whether more may be left of it
+local entry_extra = {} -- what was charged beyond 1 for each job, where it was
 local ready, at = {}, {} -- of lanes of which several were popped: these, and the next of them
 local bytes = 0
 

@@ -62,7 +62,7 @@ local function reap_page(consumer, limit, blame)
     cursor = page[1]
     for i = 1, #page[2], 2 do
       local id = page[2][i]
-      local text = id:byte(1) ~= 33 and back < limit and redis.call('HGET', hash, id)
+      local text = not is_own(id) and back < limit and redis.call('HGET', hash, id)
       if text then
         local held = read_delivery(text)
         if not held then

@@ -5,7 +5,7 @@
 -- the queue has large payloads.
 local REWRITE_BYTES = 2097152
 local large_records = redis.call('HGET', k_config, 'large')
-local bytes_used = 0
+local bytes_used = 0 -- only read elsewhere
 
 -- Whether the call may rewrite this job too.
 local function affords_bytes(id)

@@ -6,7 +6,7 @@
 -- fields: id record attempts deaths note time worker
 -- time: Unix ms; 0 none. worker: '' none.
 local ROW_BYTES_MAX = 2097152
-local job_rows = {}
+local job_rows = {} -- only read elsewhere
 local row_bytes, jobs_looked_at = 0, 0
 
 local function is_of(id, lane, task)
