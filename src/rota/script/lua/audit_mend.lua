@@ -20,7 +20,7 @@ for i = 1, #things, 3 do
   else
     judge(kind, name)
   end
-  for lane in pairs(lanes_touched()) do
+  for lane in pairs(touched_lanes) do
     lanes[#lanes + 1] = lane
   end
   local ok, trouble = pcall(write_changes)

@@ -28,7 +28,7 @@ local function look_at_page(name)
   return page[1]
 end
 
-while index <= #names and work_done() < limit do
+while index <= #names and work < limit do
   add_work(1)
   if collection then
     at = look_at_page(names[index])

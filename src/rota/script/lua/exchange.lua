@@ -81,8 +81,8 @@ if short then
   end
 end
 -- Work is left, or the time has come nearer and this caller will not keep it.
-local ring_on = left and (bell_is_wanted() or short or count > 0)
-local tell_time = time_is_nearer() and not (short and park)
+local ring_on = left and (bell_wanted or short or count > 0)
+local tell_time = timers_late and not (short and park)
 if (ring_on or tell_time) and redis.pcall('LLEN', k_wake) == 0 then
   wake()
   ring_bell()

@@ -11,4 +11,4 @@ if (read_gate(0) > 0 and redis.call('EXISTS', k_ring) == 1) or (due >= 0 and due
   wake()
 end
 ring_bell()
-return bell_is_wanted() and 1 or 0
+return bell_wanted and 1 or 0

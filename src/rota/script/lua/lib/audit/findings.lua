@@ -1,13 +1,14 @@
--- exports: begin_mending note note_large add_work work_done begin_judging report message_of
--- exports: is_count is_text
--- state: findings notes large
+-- exports: begin_mending note note_large add_work begin_judging report message_of is_count
+-- exports: is_text
+-- state: findings notes large work
 -- What contradicts the invariants. A judge looks at one thing within one script: what it reports was
 -- so at that moment, and in a script that mends it is mended in that same moment. findings, notes and
--- large are what audit_page and audit_mend reply: they are only read elsewhere.
+-- large are what audit_page and audit_mend reply, work how much was done; they are only read elsewhere.
 -- fields: kind subject what mended judge name member
 local findings, notes, large = {}, {}, {}
 local judged = {}
-local mending, work = false, 0
+local work = 0
+local mending = false
 
 local function begin_mending()
   mending = true
@@ -23,10 +24,6 @@ end
 
 local function add_work(amount)
   work = work + amount
-end
-
-local function work_done()
-  return work
 end
 
 -- What the next reports are about.

@@ -1,16 +1,9 @@
--- exports: bell_is_wanted time_is_nearer wake wake_timers ring_bell
+-- exports: wake wake_timers ring_bell
+-- state: bell_wanted timers_late
 -- The doorbell. Any part of a script may ask for it; it is rung once, at the end. Where its key is damaged
 -- nobody hears it: beats find what waits.
 -- 64 tokens are enough: the bell carries no work, and each claim that leaves work rings on.
-local bell_wanted, timers_late = false, false
-
-local function bell_is_wanted()
-  return bell_wanted
-end
-
-local function time_is_nearer()
-  return timers_late
-end
+local bell_wanted, timers_late = false, false -- only read elsewhere
 
 local function wake()
   bell_wanted = true

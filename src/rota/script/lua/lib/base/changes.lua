@@ -1,10 +1,12 @@
 -- include: attempt bell limits lists offer reconcile sequence_name
--- exports: count_permits count_waiting count_total change_of touch_lane lanes_touched
--- exports: touch_sequence write_totals write_lane_changes write_changes
+-- exports: count_permits count_waiting count_total change_of touch_lane touch_sequence
+-- exports: write_totals write_lane_changes write_changes
+-- state: touched_lanes
 -- What a script changes is gathered here and written once, at its end: counts per lane, totals
 -- of the queue, and which sequences and lanes must be looked at again.
 local permit_change, waiting_change, total_change = {}, {}, {} -- by lane, by lane, by name
-local touched_lanes, touched_sequences = {}, {} -- lane → true; name → { lane, key }
+local touched_lanes = {} -- lane → true; only read elsewhere
+local touched_sequences = {} -- name → { lane, key }
 
 local function count_permits(lane, n)
   permit_change[lane] = (permit_change[lane] or 0) + n
@@ -25,11 +27,6 @@ end
 
 local function touch_lane(lane)
   touched_lanes[lane] = true
-end
-
--- Those that will be looked at again.
-local function lanes_touched()
-  return touched_lanes
 end
 
 local function touch_sequence(lane, key)

@@ -1,6 +1,6 @@
--- exports: delivery_text read_delivery DELIVERY_LANE number_of_delivery is_own
+-- exports: DELIVERY_LANE delivery_text read_delivery number_of_delivery is_own
 -- What a consumer holds: one field of its hash per job, all that giving back needs. In Python it is read
--- by explain/lanes.py.
+-- by explain/explainer.py.
 --   <delivery>,<score>,<mark>,<home>     '7,42,-,4:docs' · '7,43,u,4:docs:chapter'
 -- delivery: the number of the claim that took it. score: its place. mark: '-' runs by rule (an unordered
 -- job, or the first of a sequence, counts as started); 'u' must not be run before its start was accepted

@@ -1,6 +1,6 @@
 -- include: attempt lists ring_lanes sequence_name
 -- exports: next_entry put_back_excess open_entry
--- state: ids scores job_count entry_lanes entry_sizes entry_extra entry_keys entry_full
+-- state: ids scores job_count entry_lanes entry_sizes entry_keys entry_full entry_extra
 -- writes: dry pending_keys
 -- Entries of a claim's lanes: popped by likely share, opened into jobs, put back where they are too
 -- many. What was taken stands in columns: jobs in turn order, and entries, each some of them in a row.

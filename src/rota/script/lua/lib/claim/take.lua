@@ -26,7 +26,7 @@ local function play_turns(want, prefetch, large)
       jobs, full = open_entry(lane, name, score, count + 1, prefetch, large)
       if jobs > 0 then
         count = count + 1
-        local charged = note_turn(lane, jobs, costs_are_declared() and charge(ids, job_count - jobs + 1))
+        local charged = note_turn(lane, jobs, some_costs and charge(ids, job_count - jobs + 1))
         if charged ~= jobs then
           entry_extra[count] = charged - jobs
         end

@@ -1,20 +1,17 @@
 -- include: attempt limits sequence_name
--- exports: declare_costs costs_are_declared charge next_cost
+-- exports: declare_costs charge next_cost
+-- state: some_costs
 -- What turns cost. A job is charged 1 unless it says otherwise in `costs`, which most queues do not
 -- have: a number, or 't<charged>,<task>' of a job charged by the time it runs. That is not known when
 -- it is claimed: it is charged what jobs of its task took lately, and the rest at its end (`ran`).
 -- A lane's tag grows by cost / weight, one addition per job, as many at once would round.
 -- `costs` in config says whether any job ever declared one: from then on a turn may cost less than the
 -- usual 1, and no lane's tag is forgotten for that.
-local some_costs = had_costs
+local some_costs = had_costs -- only read elsewhere
 
 local function declare_costs()
   redis.call('HSET', k_config, 'costs', 1)
   some_costs = true
-end
-
-local function costs_are_declared()
-  return some_costs
 end
 
 -- The charge, and the task whose time it is. What cannot be read is charged the usual 1.

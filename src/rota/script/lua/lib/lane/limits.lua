@@ -1,6 +1,7 @@
 -- include: config lists
 -- exports: queue_ceiling had_costs template_of settings_of ceilings_of weights_of weight_of
--- exports: rate_from rates_of forget_limits have_limits check_limits number_text
+-- exports: rate_from rates_of forget_limits check_limits number_text
+-- state: some_limits
 -- What a lane may do: its own setting, else its template's, else the queue's.
 local usual_ceiling = tonumber(config[4] or nil) or math.huge
 local usual_weight = tonumber(config[5] or nil) or 1
@@ -78,10 +79,6 @@ end
 local function forget_limits()
   some_limits = true
   forget_absent()
-end
-
-local function have_limits()
-  return some_limits
 end
 
 -- Before the first write.

@@ -27,13 +27,13 @@ local function are_open(lanes)
   end
   local paused = fetch_all('SMISMEMBER', k_paused, lanes)
   local blocked = fetch_all('ZMSCORE', k_blocked, members)
-  local waits = have_limits() and fetch_all('ZMSCORE', k_blocked, out_of_rate) or {}
+  local waits = some_limits and fetch_all('ZMSCORE', k_blocked, out_of_rate) or {}
   local ceilings = ceilings_of(lanes)
   local active = read_counts(fetch_all('HMGET', k_gactive, lanes), #lanes)
   for i = 1, #lanes do
     open[i] = paused[i] == 0 and not blocked[i] and not waits[i] and active[i] < ceilings[i]
   end
-  if have_limits() then
+  if some_limits then
     close_without_credit(lanes, open)
   end
   return open

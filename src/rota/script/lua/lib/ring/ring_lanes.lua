@@ -1,6 +1,6 @@
 -- include: bytes changes charge limits lists rate turn
 -- exports: may_be_served open_ring precedes note_turn write_lanes
--- state: names weights rooms weight_sum credits dry pending_keys
+-- state: names weights rooms credits weight_sum dry pending_keys
 -- The ring's first lanes: read once for a claim, and written back once after it. They stand in
 -- columns, one list for each thing known of a lane, and a lane is its number in them: a table for each
 -- lane would cost more than all that is done with it. Only this file changes them, but for the last two,
@@ -23,7 +23,7 @@ end
 
 local function read_rates()
   credits = nil
-  if not have_limits() then
+  if not some_limits then
     return
   end
   rates = rates_of(names)
@@ -172,7 +172,7 @@ local function write_ring(asked)
       end
     elseif served[lane] or not pending then
       leave[#leave + 1] = names[lane]
-      if waiting[lane] > 0 or not served[lane] or (turn_charges[lane] or 1) ~= 1 or costs_are_declared() then
+      if waiting[lane] > 0 or not served[lane] or (turn_charges[lane] or 1) ~= 1 or some_costs then
         owe[#owe + 1] = tags[lane]
         owe[#owe + 1] = names[lane]
       end

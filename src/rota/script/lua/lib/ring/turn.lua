@@ -22,7 +22,7 @@ local function join_ring(lanes)
   local weights = weights_of(lanes)
   local vt, tags, paid = rotation(), {}, {}
   for i, lane in ipairs(lanes) do
-    local cost = costs_are_declared() and next_cost(lane) or 1
+    local cost = some_costs and next_cost(lane) or 1
     local tag = vt + cost / weights[i] -- the server prints numbers with 17 digits
     if owed[i] then
       paid[#paid + 1] = lane
