@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: attempt bell changes clock dead_job end_move forget record sequence_name
+-- include: attempt bell changes clock dead_job end_move forget home record sequence_name
 -- args: id by
 -- resend: receipt
 -- Cancels a job: deletes it where it waits or is delayed; in flight, it is flagged in `cancels` (JSON
@@ -19,15 +19,13 @@ end
 -- A head whose delay blocks its sequence takes the block with it.
 local function take_waiting(header)
   local lane, key = home_of(header)
-  local home = key and k_sequence(sequence_of(lane, key)) or k_pending(lane)
-  if redis.call('ZREM', home, id) == 0 then
+  if redis.call('ZREM', waits_in(lane, key), id) == 0 then
     return false
   end
   count_waiting(lane, -1)
   count_total('waiting', -1)
-  touch_lane(lane)
+  touch(lane, key)
   if key then
-    touch_sequence(lane, key)
     free_sequence(id, header)
     end_move(sequence_of(lane, key))
   end

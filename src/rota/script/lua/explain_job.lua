@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: explain holding jobs_held record sequence_name
+-- include: explain holding home jobs_held record sequence_name
 -- args: id
 -- resend: yes
 -- What an explanation of a job is made of, at one moment.
@@ -13,13 +13,14 @@ end
 
 local prefix, said = read_head(id)
 local _, header = read_whole(id)
-header = header or {}
-local lane = header.lane
-local key = lane and (is_ordered(lane) and '' or header.key) or nil
+local lane, key
+if header then
+  lane, key = home_of(header)
+end
 local job = {
   id = id,
   task = text_in(said, 'task'),
-  key = header.key,
+  key = header and header.key,
   attempts = count_of(k_attempts, id),
   deaths = count_of(k_deaths, id),
   note = redis.call('HGET', k_errors, id) or '',
@@ -32,7 +33,7 @@ if lane then
   facts.lane = lane_facts(lane)
   facts.sequence = key and sequence_facts(lane, key)
   job.rank = redis.call('ZRANK', k_pending(lane), key and '!' .. key or id) or nil
-  job.place = key and redis.call('ZRANK', k_sequence(sequence_of(lane, key)), id) or nil
+  job.place = key and redis.call('ZRANK', waits_in(lane, key), id) or nil
 end
 
 local function state()

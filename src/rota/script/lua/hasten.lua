@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: bell changes dead_job promote record sequence_name
+-- include: bell changes dead_job home promote record
 -- args: id
 -- resend: receipt
 -- A delayed job becomes due now, and so does the retry for which a sequence waits.
@@ -21,9 +21,7 @@ local function hasten()
     free_sequence(id, header)
     return 'ok'
   end
-  local lane, key = home_of(header)
-  local home = key and k_sequence(sequence_of(lane, key)) or k_pending(lane)
-  return redis.call('ZSCORE', home, id) and 'waiting' or 'running'
+  return redis.call('ZSCORE', waits_in(home_of(header)), id) and 'waiting' or 'running'
 end
 
 local answer = hasten()

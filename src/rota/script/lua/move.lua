@@ -71,8 +71,8 @@ local function move_jobs(key, ids, scores)
   move_members(from, to, ids, scores, done)
   count_moved(n)
   used, room = used + #ids, room - n
-  touch_sequence(source, key)
-  touch_sequence(target, key)
+  touch(source, key)
+  touch(target, key)
   return n
 end
 
@@ -150,8 +150,8 @@ function phases.waiting()
   local done, n = rewrite(ids, into_target)
   move_members(k_pending(source), k_pending(target), ids, scores, done)
   count_moved(n)
-  touch_lane(source)
-  touch_lane(target)
+  touch(source)
+  touch(target)
   return more
 end
 

@@ -34,7 +34,7 @@ local function drop_sequence(key)
   end_move(sequence)
   count_waiting(lane, -#ids)
   count_total('waiting', -#ids)
-  touch_sequence(lane, key)
+  touch(lane, key)
   drop(ids)
 end
 
@@ -72,7 +72,7 @@ call_all('ZREM', k_scheduled, delayed)
 drop(ids)
 
 count_total(total, deleted)
-touch_lane(lane)
+touch(lane)
 write_changes()
 ring_bell()
 local left = redis.call('HEXISTS', k_gwaiting, lane) + redis.call('EXISTS', k_delayed(lane))

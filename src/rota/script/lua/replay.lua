@@ -1,5 +1,5 @@
 #!lua
--- include: attempt bell changes dead_job record sequence_name
+-- include: attempt bell changes dead_job home record
 -- args: ids
 -- resend: receipt
 -- Puts dead jobs back in their places, with their attempts and deaths forgiven. One that held its
@@ -8,27 +8,18 @@
 local answers = {}
 for i, id in ipairs(ids) do
   local prefix, header = read_whole(id)
-  local lane, key, home
-  if prefix then
-    lane, key = home_of(header)
-    home = key and k_sequence(sequence_of(lane, key)) or k_pending(lane)
-  end
   if not redis.call('ZSCORE', k_dead, id) then
     answers[i] = 'none'
-  elseif not home or not attempt('ZADD', home, string.format('%.0f', prefix.place), id) then
+  elseif not prefix or not attempt('ZADD', waits_in(home_of(header)), prefix.place, id) then
     answers[i] = 'unreadable'
   else
+    local lane, key = home_of(header)
     redis.call('ZREM', k_dead, id)
-    if key then
-      touch_sequence(lane, key)
-      free_sequence(id, header)
-    else
-      touch_lane(lane)
+    touch(lane, key)
+    free_sequence(id, header)
+    for _, counts in ipairs({ k_attempts, k_deaths, k_errors, k_releases }) do
+      redis.call('HDEL', counts, id)
     end
-    redis.call('HDEL', k_attempts, id)
-    redis.call('HDEL', k_deaths, id)
-    redis.call('HDEL', k_errors, id)
-    redis.call('HDEL', k_releases, id)
     count_waiting(lane, 1)
     count_total('waiting', 1)
     count_total('replayed', 1)

@@ -73,7 +73,7 @@ local function change_sequence(key)
       scores[i] = nil
     end
     if #kept > 0 and change_waiting(line, kept, scores) > 0 then
-      touch_sequence(lane, key)
+      touch(lane, key)
       more = more or #rows == 2 * limit or #kept < #ids
     end
   end

@@ -40,7 +40,7 @@ local function limit(action, held, delay, why)
     return 0
   elseif action == 'block_lane' or held.key == '' then
     extend_block('l:' .. held.lane, delay, why)
-    touch_lane(held.lane)
+    touch(held.lane)
   elseif held.sequence then
     extend_block('s:' .. held.sequence, delay, why)
   else

@@ -38,7 +38,7 @@ if redis.call('HGET', k_why, block) ~= id or not (redis.call('ZSCORE', k_dead, i
 end
 redis.call('ZREM', k_blocked, block)
 redis.call('HDEL', k_why, block)
-touch_sequence(lane, key)
+touch(lane, key)
 write_changes()
 ring_bell()
 return 'ok'

@@ -1,4 +1,4 @@
--- include: changes clock dead_job findings give_back jobs_held record sequence_name
+-- include: changes clock findings give_back home jobs_held record
 -- exports: CONSUMERS_MAX is_dead is_scheduled is_claimable is_held keep_as_dead take_out
 -- exports: unschedule put_home forget_places
 -- Where a job stands, and putting it where it belongs.
@@ -22,8 +22,7 @@ local function is_scheduled(id, prefix)
 end
 
 local function is_claimable(id, header)
-  local lane, key = home_of(header)
-  return redis.call('ZSCORE', key and k_sequence(sequence_of(lane, key)) or k_pending(lane), id)
+  return redis.call('ZSCORE', waits_in(home_of(header)), id)
 end
 
 -- Whether some consumer holds the job; nil where there are too many to ask.
@@ -50,16 +49,11 @@ end
 
 -- Takes a job out of a lane's entries; `key` nil: unordered.
 local function take_out(id, lane, key)
-  local home = key and k_sequence(sequence_of(lane, key)) or k_pending(lane)
-  if redis.call('ZREM', home, id) == 1 then
+  if redis.call('ZREM', waits_in(lane, key), id) == 1 then
     count_waiting(lane, -1)
     count_total('waiting', -1)
   end
-  if key then
-    touch_sequence(lane, key)
-  else
-    touch_lane(lane)
-  end
+  touch(lane, key)
 end
 
 local function unschedule(id, prefix, header)
@@ -75,12 +69,9 @@ local function put_home(id, prefix, header)
   if prefix.available == 0 or due then
     schedule(id, lane, place_text(prefix.place), tonumber(due or now))
     some[k_scheduled] = true
-  elseif key then
-    redis.call('ZADD', k_sequence(sequence_of(lane, key)), string.format('%.0f', prefix.place), id)
-    touch_sequence(lane, key)
   else
-    redis.call('ZADD', k_pending(lane), string.format('%.0f', prefix.place), id)
-    touch_lane(lane)
+    redis.call('ZADD', waits_in(lane, key), prefix.place, id)
+    touch(lane, key)
   end
 end
 

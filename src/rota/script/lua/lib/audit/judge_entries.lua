@@ -1,4 +1,4 @@
--- include: audit_places changes dead_job findings give_back record sequence_name
+-- include: audit_places changes dead_job findings give_back home record sequence_name
 -- state: entry_judges
 -- Judges of what waits: a lane's entries, sequences, delayed and dead jobs, and records.
 local entry_judges = {}
@@ -45,10 +45,9 @@ local function judge_entry(id, score, lane, key)
   end
   if tonumber(score) ~= prefix.place then
     report('place', id, 'stands at ' .. score .. ', its record says ' .. place_text(prefix.place), function()
-      local place = string.format('%.0f', prefix.place)
-      redis.call('ZADD', key and k_sequence(sequence_of(lane, key)) or k_pending(lane), place, id)
+      redis.call('ZADD', waits_in(lane, key), prefix.place, id)
       if key then
-        touch_sequence(lane, key)
+        touch(lane, key)
       end
     end)
   end
@@ -87,7 +86,7 @@ entry_judges.line = function(sequence)
       note_large(sequence)
     end
     report('token', sequence, what, function()
-      touch_sequence(lane, key)
+      touch(lane, key)
     end)
   end
 end
@@ -206,7 +205,7 @@ entry_judges.record = function(id)
   local number = prefix.place % PRIORITY_STEP
   if number > (tonumber(redis.call('GET', k_seq) or 0) or 0) then
     report('counter', 'seq', 'stands behind job ' .. id .. ', number ' .. string.format('%.0f', number), function()
-      redis.call('SET', k_seq, string.format('%.0f', number))
+      redis.call('SET', k_seq, number)
     end)
   end
   if dead or is_claimable(id, header) or is_scheduled(id, prefix) then

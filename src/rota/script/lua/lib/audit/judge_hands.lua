@@ -1,4 +1,4 @@
--- include: audit_places bury changes dead_job delivery findings fingerprint holding record
+-- include: audit_places bury changes dead_job delivery findings fingerprint holding home record
 -- include: sequence_name
 -- exports: forget_hands
 -- state: hand_judges
@@ -77,7 +77,7 @@ local function rebuild_holding(sequence)
   for _, other in ipairs(owners) do
     for _, job in ipairs(other ~= owner and other.jobs or {}) do
       if not kept[job[1]] then
-        redis.call('ZADD', k_sequence(sequence), string.format('%.0f', job[2]), job[1])
+        redis.call('ZADD', k_sequence(sequence), job[2], job[1])
         count_waiting(lane, 1)
         count_total('waiting', 1)
       end
@@ -86,7 +86,7 @@ local function rebuild_holding(sequence)
     end
   end
   write_holding(sequence, owner and owner.consumer, ids)
-  touch_sequence(lane, key)
+  touch(lane, key)
   return true
 end
 
@@ -216,7 +216,7 @@ hand_judges.permits = function(text)
       else
         redis.call('HDEL', k_gactive, lane)
       end
-      touch_lane(lane)
+      touch(lane)
     end)
   end
 end

@@ -36,7 +36,7 @@ local function judge_membership(lane)
   if outside ~= 'unknown' and (not tag) ~= (outside ~= nil) then
     local what = tag and 'stands in the ring, though ' .. outside or 'is not in the ring, though it may be served'
     report('ring', lane, what, function()
-      touch_lane(lane)
+      touch(lane)
     end)
   end
   local vt = redis.call('GET', k_vt) or '0'

@@ -38,10 +38,10 @@ local function unblock(member)
   local kind, name = member:sub(1, 2), member:sub(3)
   if kind == 's:' or kind == 'h:' then
     if is_sequence_name(name) then
-      touch_sequence(split_sequence(name))
+      touch(split_sequence(name))
     end
   elseif name ~= '' then
-    touch_lane(name)
+    touch(name)
   end
 end
 
@@ -118,13 +118,13 @@ note_judges.why = function(_, member, text)
     if redis.call('SISMEMBER', k_paused, name) == 0 then
       report('leftover', member, 'is the note of a pause, and the lane is not paused: ' .. text, function()
         redis.call('SADD', k_paused, name)
-        touch_lane(name)
+        touch(name)
       end)
     end
   elseif kind == 'h:' and not blocked and is_sequence_name(name) and redis.call('ZSCORE', k_dead, text) then
     report('leftover', member, 'says that dead job ' .. text .. ' holds the sequence, which is not blocked', function()
       redis.call('ZADD', k_blocked, '+inf', member)
-      touch_sequence(split_sequence(name))
+      touch(split_sequence(name))
     end)
   elseif kind == 'r:' or kind == 'q:' or not blocked then
     report('leftover', member, 'is the note of a block that is not: ' .. text, function()
@@ -138,7 +138,7 @@ note_judges.gtat = function(_, lane)
     report('leftover', lane, 'has used up of a rate, and has none', function()
       redis.call('ZREM', k_gtat, lane)
       redis.call('ZREM', k_blocked, 'r:' .. lane)
-      touch_lane(lane)
+      touch(lane)
     end)
   end
 end
@@ -214,7 +214,7 @@ local function judge_setting(key, of_lane, readable)
       report('limits', name, 'has a setting that cannot be read: ' .. value, function()
         redis.call('HDEL', key, name)
         if of_lane then
-          touch_lane(name)
+          touch(name)
         end
       end)
     end

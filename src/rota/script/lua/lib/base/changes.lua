@@ -1,6 +1,6 @@
 -- include: attempt bell limits lists offer reconcile sequence_name
--- exports: count_permits count_waiting count_total change_of touch_lane touch_sequence
--- exports: write_totals write_lane_changes write_changes
+-- exports: count_permits count_waiting count_total change_of touch write_totals
+-- exports: write_lane_changes write_changes
 -- state: touched_lanes
 -- What a script changes is gathered here and written once, at its end: counts per lane, totals
 -- of the queue, and which sequences and lanes must be looked at again.
@@ -25,13 +25,12 @@ local function change_of(name)
   return total_change[name] or 0
 end
 
-local function touch_lane(lane)
+-- The lane is to be looked at again, and its sequence where `key` is given.
+local function touch(lane, key)
   touched_lanes[lane] = true
-end
-
-local function touch_sequence(lane, key)
-  touched_sequences[sequence_of(lane, key)] = { lane, key }
-  touched_lanes[lane] = true
+  if key then
+    touched_sequences[sequence_of(lane, key)] = { lane, key }
+  end
 end
 
 -- Adds `changes` to the counts in hash `key`; a count of 0 has no field. Says of which lanes, and what
@@ -102,7 +101,7 @@ local function write_permits()
   for i, lane in ipairs(lanes) do
     freed = freed - permit_change[lane]
     if before[i] >= ceilings[i] then
-      touch_lane(lane)
+      touch(lane)
     end
   end
   permit_change = {}

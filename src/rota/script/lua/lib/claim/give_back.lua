@@ -22,7 +22,7 @@ local function return_to_sequence(id, held)
   count_waiting(held.lane, 1)
   count_total('waiting', 1)
   count_total('running', -1)
-  touch_sequence(held.lane, held.key)
+  touch(held.lane, held.key)
 end
 
 -- Takes `id` out of its sequence's hold; with `also_later`, what the same consumer took behind
@@ -55,7 +55,7 @@ local function leave_holding(consumer, id, held, also_later)
   write_holding(held.sequence, consumer, keep)
   if #keep == 0 and holding then
     count_permits(held.lane, -1)
-    touch_sequence(held.lane, held.key)
+    touch(held.lane, held.key)
   end
   return back
 end
@@ -72,7 +72,7 @@ local function end_holdings(consumer, ids, readings)
     if texts[i] == holding_text(consumer, { ids[i] }) then
       free[#free + 1] = held.sequence
       count_permits(held.lane, -1)
-      touch_sequence(held.lane, held.key)
+      touch(held.lane, held.key)
     else
       leave_holding(consumer, ids[i], held, false)
     end
@@ -98,7 +98,7 @@ local function give_back(consumer, id, held, pause)
   else
     count_waiting(held.lane, 1)
     count_total('waiting', 1)
-    touch_lane(held.lane)
+    touch(held.lane)
   end
   return 0
 end

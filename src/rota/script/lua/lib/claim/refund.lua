@@ -7,6 +7,6 @@ local function refund_rate(lane, jobs)
   if tat then
     redis.call('ZADD', k_gtat, number_text(rate_after(rate, tat, -jobs)), lane)
     redis.call('ZREM', k_blocked, 'r:' .. lane)
-    touch_lane(lane)
+    touch(lane)
   end
 end

@@ -1,14 +1,6 @@
--- include: changes forget record sequence_name
--- exports: home_of holds_sequence free_sequence discard_dead
+-- include: changes forget home record sequence_name
+-- exports: holds_sequence free_sequence discard_dead
 -- A dead job may hold its sequence: the block names it, and ends with it whatever way it goes.
-local function home_of(header)
-  local key = header.key
-  if is_ordered(header.lane) then
-    key = ''
-  end
-  return header.lane, key
-end
-
 local function holds_sequence(id, header)
   local lane, key = home_of(header)
   return key and redis.call('HGET', k_why, 'h:' .. sequence_of(lane, key)) == id
@@ -20,7 +12,7 @@ local function free_sequence(id, header)
     local member = 'h:' .. sequence_of(lane, key)
     redis.call('ZREM', k_blocked, member)
     redis.call('HDEL', k_why, member)
-    touch_sequence(lane, key)
+    touch(lane, key)
   end
 end
 

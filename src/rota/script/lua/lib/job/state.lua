@@ -1,4 +1,4 @@
--- include: record sequence_name
+-- include: home record
 -- exports: state_of
 -- Where a job that has a record stands, and, of one delayed or dead, its time (Unix ms; else 0). nil where
 -- its record does not tell its lane.
@@ -16,8 +16,5 @@ local function state_of(id)
   if not header then
     return nil, 0
   end
-  local lane = header.lane
-  local key = is_ordered(lane) and '' or header.key
-  local home = key and k_sequence(sequence_of(lane, key)) or k_pending(lane)
-  return redis.call('ZSCORE', home, id) and 'waiting' or 'running', 0
+  return redis.call('ZSCORE', waits_in(home_of(header)), id) and 'waiting' or 'running', 0
 end

@@ -1,4 +1,4 @@
--- include: attempt bell changes clock lists record sequence_name
+-- include: attempt bell changes clock home lists record sequence_name
 -- exports: promote_jobs find_due promote
 -- Brings back what has fallen due, at most `limit` of each kind: delayed jobs; blocks, pauses with
 -- an end, lanes whose rate gives their next job. A job available for the first time gets its place now,
@@ -64,11 +64,7 @@ local function bring_in(group)
     end
   end
   attempt('ZREM', k_delayed(group.lane), unpack(group.members))
-  if group.key then
-    touch_sequence(group.lane, group.key)
-  else
-    touch_lane(group.lane)
-  end
+  touch(group.lane, group.key)
   count_waiting(group.lane, #group.ids)
   count_total('waiting', #group.ids)
 end
@@ -81,10 +77,9 @@ local function promote_jobs(members)
     local id = member:sub(PLACE_WIDTH + 1)
     local prefix, header = read_whole(id)
     if prefix then
-      local lane = header.lane
-      local key = is_ordered(lane) and '' or header.key
-      local home = key and k_sequence(sequence_of(lane, key)) or k_pending(lane)
-      add_due(group_of(groups, home, lane, key), id, member, prefix, place_due(prefix, header, number + i))
+      local lane, key = home_of(header)
+      local group = group_of(groups, waits_in(lane, key), lane, key)
+      add_due(group, id, member, prefix, place_due(prefix, header, number + i))
     else
       bury_unreadable(id)
     end
@@ -104,11 +99,11 @@ local function end_block(member)
     wake()
   elseif kind == 'p:' then
     redis.call('SREM', k_paused, name)
-    touch_lane(name)
+    touch(name)
   elseif kind == 'l:' or kind == 'r:' then
-    touch_lane(name)
+    touch(name)
   elseif split_sequence(name) then
-    touch_sequence(split_sequence(name))
+    touch(split_sequence(name))
   end
 end
 

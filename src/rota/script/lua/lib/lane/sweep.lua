@@ -39,7 +39,7 @@ local function sweep_work(cursor, limit, weights_too)
   local lanes, waits = names_of(page[2]), {}
   for i, lane in ipairs(lanes) do
     waits[i] = 'r:' .. lane
-    touch_lane(lane)
+    touch(lane)
   end
   call_all('ZREM', k_blocked, waits)
   if weights_too then
