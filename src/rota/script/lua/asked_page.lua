@@ -10,18 +10,12 @@
 local rows, looked = {}, 0
 
 local function look(consumer, fields)
-  local ids, deliveries = {}, {}
-  for i = 1, #fields, 2 do
-    if not is_own(fields[i]) then
-      ids[#ids + 1] = fields[i]
-      deliveries[#deliveries + 1] = number_of_delivery(fields[i + 1])
-    end
-  end
+  local ids, deliveries = jobs_among(fields)
   looked = looked + 1 + #ids
   local flags = #ids > 0 and redis.call('HMGET', k_cancels, unpack(ids)) or {}
   for i, id in ipairs(ids) do
     if flags[i] then
-      rows[#rows + 1] = { consumer, id, deliveries[i] }
+      rows[#rows + 1] = { consumer, id, number_of_delivery(deliveries[i]) }
     end
   end
 end

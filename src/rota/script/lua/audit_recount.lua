@@ -12,8 +12,9 @@ end
 if first < inside then
   for _, entry in ipairs(redis.call('ZRANGE', k_pending(lane), first, first + limit - 1)) do
     seen = seen + 1
-    if entry:byte(1) == 33 then
-      add(sequence_of(lane, entry:sub(2)))
+    local key = key_in(entry)
+    if key then
+      add(sequence_of(lane, key))
     else
       count = count + 1
     end

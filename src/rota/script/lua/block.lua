@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: bell clock out_until reconcile stamp
+-- include: bell blocked clock reconcile stamp
 -- args: lane ms why
 -- resend: receipt
 -- Keeps a lane out of the ring for `ms` from now; only ever extends. why: JSON {reason, by}, kept with the time.
@@ -8,8 +8,7 @@ redis.call('HSETNX', k_config, 'needs', 1)
 local member = 'l:' .. lane
 local old = redis.call('ZSCORE', k_blocked, member)
 local till = math.max(now + ms, tonumber(old or 0))
-out_until(member, till)
-redis.call('HSET', k_why, member, stamped(why))
+block_until(member, till, stamped(why))
 reconcile({ lane })
 ring_bell()
 return till

@@ -6,12 +6,12 @@
 -- Reply: cursor ('0' at the end), asked
 local why = cjson.encode({ by = by ~= '' and by or nil, at = now })
 local page = redis.call('HSCAN', k_consumer(consumer), cursor, 'COUNT', limit)
+local ids, texts = jobs_among(page[2])
 local asked = 0
-for i = 1, #page[2], 2 do
-  local id = page[2][i]
-  local held = not is_own(id) and read_delivery(page[2][i + 1])
+for i, text in ipairs(texts) do
+  local held = read_delivery(text)
   if held and held.lane == lane then
-    redis.call('HSETNX', k_cancels, id, why)
+    redis.call('HSETNX', k_cancels, ids[i], why)
     asked = asked + 1
   end
 end

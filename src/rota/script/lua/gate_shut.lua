@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: bell out_until stamp
+-- include: bell blocked stamp
 -- args: until_ms why
 -- resend: yes
 -- Pauses the whole queue until resumed, or until `until_ms` (Unix ms; -1 no end). What is in flight

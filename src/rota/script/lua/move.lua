@@ -1,5 +1,5 @@
 #!lua
--- include: attempt backlog bell changes header_text lists record rewrite sequence_name
+-- include: attempt backlog bell blocked changes header_text lists record rewrite sequence_name
 -- args: source target cursor limit
 -- resend: receipt
 -- Takes what waits and what is delayed in lane `source` over to lane `target`, at its places, about
@@ -53,15 +53,6 @@ local function count_moved(n)
   moved = moved + n
 end
 
-local function columns(rows)
-  local names, scores = {}, {}
-  for i = 1, #rows, 2 do
-    names[#names + 1] = rows[i]
-    scores[#scores + 1] = rows[i + 1]
-  end
-  return names, scores
-end
-
 -- ── sequences ───────────────────────────────────────────────────────────────────────────────
 
 -- Moves jobs of the sequence's head; says how many, for some may not be readable.
@@ -102,7 +93,7 @@ local function move_sequence(key)
     if is_shut(sequence) or size > room then
       return false
     end
-    local ids, scores = columns(redis.call('ZRANGE', line, 0, SHORT, 'WITHSCORES'))
+    local ids, scores = split_pairs(redis.call('ZRANGE', line, 0, SHORT, 'WITHSCORES'))
     if size <= SHORT and #cut_to_bytes(ids) == #ids then
       move_jobs(key, ids, scores)
       return false
@@ -110,14 +101,13 @@ local function move_sequence(key)
     redis.call('ZADD', k_blocked, '+inf', block)
     redis.call('HSET', k_why, block, reason)
   end
-  local ids, scores = columns(redis.call('ZRANGE', line, 0, limit - 1, 'WITHSCORES'))
+  local ids, scores = split_pairs(redis.call('ZRANGE', line, 0, limit - 1, 'WITHSCORES'))
   ids = cut_to_bytes(ids)
   local n = move_jobs(key, ids, scores)
   if n > 0 and redis.call('ZCARD', line) > #ids - n then
     return true
   end
-  redis.call('ZREM', k_blocked, block)
-  redis.call('HDEL', k_why, block)
+  unblock(block)
   return false
 end
 
@@ -131,18 +121,19 @@ function phases.waiting()
   local ids, scores, more = {}, {}, #rows == 2 * limit
   for i = 1, #rows, 2 do
     local entry, score = rows[i], rows[i + 1]
+    local key = key_in(entry)
     if room < 1 then
       more = false
       break
-    elseif used >= limit or (entry:byte(1) ~= 33 and not affords_bytes(entry)) then
+    elseif used >= limit or not (key or affords_bytes(entry)) then
       more = true
       break
     end
     after = '(' .. score
-    if entry:byte(1) ~= 33 then
+    if not key then
       ids[#ids + 1], scores[#scores + 1] = entry, score
       used, room = used + 1, room - 1
-    elseif move_sequence(entry:sub(2)) then
+    elseif move_sequence(key) then
       token, more = entry, true
       break
     end
@@ -194,7 +185,7 @@ end
 function phases.delayed()
   local first = tonumber(after)
   local rows = redis.call('ZREVRANGE', k_delayed(source), first, first + limit - 1, 'WITHSCORES')
-  local members, dues = columns(rows)
+  local members, dues = split_pairs(rows)
   local ids = {}
   for i, member in ipairs(members) do
     ids[i] = member:sub(PLACE_WIDTH + 1)
@@ -209,7 +200,7 @@ end
 
 local NEXT = { waiting = 'out', out = 'delayed' }
 local START = { out = '-inf', delayed = '0' }
-if token ~= '' and not move_sequence(token:sub(2)) then
+if token ~= '' and not move_sequence(key_in(token)) then
   token = ''
 end
 for _ = 1, 4 do -- pages of which nothing goes must end the call too

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: bell out_until reconcile stamp
+-- include: bell blocked reconcile stamp
 -- args: lane until_ms why
 -- resend: yes
 -- Keeps a lane out of the ring until resumed, or until `until_ms` (Unix ms; -1 no end). What is

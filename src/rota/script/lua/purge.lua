@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: attempt bell changes end_move forget lists record sequence_name
+-- include: attempt bell blocked changes end_move forget lists record sequence_name
 -- args: lane limit total
 -- resend: receipt
 -- Deletes a lane's waiting and delayed jobs, about `limit` a call; what is in flight goes on. `total`
@@ -12,23 +12,14 @@ local function drop(ids)
   deleted = deleted + #ids
 end
 
-local function names_of(pairs_list)
-  local ids = {}
-  for i = 1, #pairs_list, 2 do
-    ids[#ids + 1] = pairs_list[i]
-  end
-  return ids
-end
-
 -- A head whose delay blocks its sequence takes the block with it.
 local function drop_sequence(key)
   local sequence = sequence_of(lane, key)
-  local ids = names_of(attempt('ZPOPMIN', k_sequence(sequence), limit - deleted) or {})
+  local ids = split_pairs(attempt('ZPOPMIN', k_sequence(sequence), limit - deleted) or {})
   local blocker = redis.call('HGET', k_why, 'h:' .. sequence)
   for _, id in ipairs(ids) do
     if id == blocker then
-      redis.call('ZREM', k_blocked, 'h:' .. sequence)
-      redis.call('HDEL', k_why, 'h:' .. sequence)
+      unblock('h:' .. sequence)
     end
   end
   end_move(sequence)
@@ -41,9 +32,10 @@ end
 -- Tokens stay in `pending` until `offer` finds their sequence empty.
 local unordered = {}
 for _, entry in ipairs(attempt('ZRANGE', k_pending(lane), 0, limit - 1) or {}) do
-  if entry:byte(1) == 33 then
+  local key = key_in(entry)
+  if key then
     if deleted < limit then
-      drop_sequence(entry:sub(2))
+      drop_sequence(key)
     end
   elseif deleted + #unordered < limit then
     unordered[#unordered + 1] = entry

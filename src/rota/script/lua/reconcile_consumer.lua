@@ -15,11 +15,8 @@ if number > tonumber(redis.call('HGET', hash, '!claim') or 0) then
   redis.call('HSET', hash, '!claim', number)
 end
 local page = redis.call('HSCAN', hash, cursor, 'COUNT', limit)
-local ids, deliveries = {}, {}
-for i = 1, #page[2], 2 do
-  if not is_own(page[2][i]) then
-    ids[#ids + 1] = page[2][i]
-    deliveries[#deliveries + 1] = number_of_delivery(page[2][i + 1]) or '0' -- damaged: nobody's
-  end
+local ids, deliveries = jobs_among(page[2])
+for i, text in ipairs(deliveries) do
+  deliveries[i] = number_of_delivery(text) or '0' -- damaged: nobody's
 end
 return { 'ok', page[1], ids, deliveries }

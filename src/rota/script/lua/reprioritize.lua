@@ -62,12 +62,8 @@ end
 local function change_sequence(key)
   local line, more = k_sequence(sequence_of(lane, key)), false
   for _, down in ipairs({ true, false }) do
-    local ids, scores = {}, {}
     local rows = budget > 0 and page_of(line, down, text_of(down and low or high), limit) or {}
-    for i = 1, #rows, 2 do
-      ids[#ids + 1] = rows[i]
-      scores[#scores + 1] = rows[i + 1]
-    end
+    local ids, scores = split_pairs(rows)
     local kept = cut_to_bytes(ids)
     for i = #kept + 1, #ids do
       scores[i] = nil
@@ -124,10 +120,9 @@ local function sequences_from(from)
       bound = math.min(bound or math.huge, tonumber(rows[#rows]))
     end
     for i = 1, #rows, 2 do
-      if key == k_out(lane) then
-        found[#found + 1] = { rows[i], tonumber(rows[i + 1]) }
-      elseif rows[i]:byte(1) == 33 then
-        found[#found + 1] = { rows[i]:sub(2), tonumber(rows[i + 1]) }
+      local name = key == k_out(lane) and rows[i] or key_in(rows[i])
+      if name then
+        found[#found + 1] = { name, tonumber(rows[i + 1]) }
       end
     end
   end
@@ -154,7 +149,7 @@ local function change_unordered(down)
   local rows = page_of(k_pending(lane), down, after, limit)
   local ids, scores, more = {}, {}, #rows == 2 * limit
   for i = 1, #rows, 2 do
-    local is_job = rows[i]:byte(1) ~= 33
+    local is_job = not key_in(rows[i])
     if is_job and (#ids >= budget or not affords_bytes(rows[i])) then
       more = true
       break

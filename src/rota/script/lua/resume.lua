@@ -1,12 +1,11 @@
 #!lua flags=allow-oom
--- include: bell reconcile
+-- include: bell blocked reconcile
 -- args: lane
 -- resend: receipt
 -- Ends a lane's pause; a lane never paused stays as it is.
 -- Reply: 1 it was paused, 0 it was not
 local was = redis.call('SREM', k_paused, lane)
-redis.call('ZREM', k_blocked, 'p:' .. lane)
-redis.call('HDEL', k_why, 'p:' .. lane)
+unblock('p:' .. lane)
 reconcile({ lane })
 ring_bell()
 return was

@@ -91,8 +91,9 @@ end
 -- The sequences with a token in a lane's pending.
 local function walk_ready(of)
   return walk(k_pending(of), 3, '', function(entry)
-    if entry:byte(1) == 33 then
-      add(of, entry:sub(2))
+    local key = key_in(entry)
+    if key then
+      add(of, key)
     end
   end)
 end

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- include: asked bell bury cancel_held changes clock complete delivery forget give_back limits
--- include: ran refund turn
+-- include: asked bell blocked bury cancel_held changes clock complete delivery forget give_back
+-- include: limits ran refund turn
 -- args: consumer entries
 -- resend: receipt
 -- checks: itself

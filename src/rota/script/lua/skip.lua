@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: bell changes clock end_move sequence_name
+-- include: bell blocked changes clock end_move sequence_name
 -- args: lane key id by
 -- resend: receipt
 -- A sequence goes on past the job that stops it: the hold of a dead job ends, and that stays dead; a head
@@ -36,8 +36,7 @@ end
 if redis.call('HGET', k_why, block) ~= id or not (redis.call('ZSCORE', k_dead, id) or bury_head()) then
   return 'none'
 end
-redis.call('ZREM', k_blocked, block)
-redis.call('HDEL', k_why, block)
+unblock(block)
 touch(lane, key)
 write_changes()
 ring_bell()

@@ -19,8 +19,7 @@ end
 
 -- Looks at the jobs of the entry's sequence; says whether there is room left.
 local function look_at_sequence()
-  local key = index == 'out' and entry or entry:sub(2)
-  local sequence = k_sequence(sequence_of(lane, key))
+  local sequence = k_sequence(sequence_of(lane, index == 'out' and entry or key_in(entry)))
   repeat
     local page = page_behind(sequence, job_at, job ~= '' and job, CHUNK_SIZE)
     for i = 1, #page, 2 do
@@ -36,7 +35,7 @@ local function look_at_sequence()
 end
 
 local function look_at_entry()
-  if index == 'out' or entry:byte(1) == 33 then
+  if index == 'out' or key_in(entry) then
     return look_at_sequence()
   end
   look_at_job(entry, '', task, 0, '')

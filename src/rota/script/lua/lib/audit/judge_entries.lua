@@ -92,8 +92,9 @@ entry_judges.line = function(sequence)
 end
 
 entry_judges.pending = function(lane, entry, score)
-  if entry:byte(1) == 33 then
-    entry_judges.line(sequence_of(lane, entry:sub(2)))
+  local key = key_in(entry)
+  if key then
+    entry_judges.line(sequence_of(lane, key))
   else
     judge_entry(entry, score, lane, nil)
   end

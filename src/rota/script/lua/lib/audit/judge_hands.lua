@@ -30,7 +30,8 @@ local function all_hands()
   end
   hands = {}
   for _, consumer in ipairs(consumers) do
-    hands[#hands + 1] = { consumer, redis.call('HGETALL', k_consumer(consumer)) }
+    local ids, texts = jobs_among(redis.call('HGETALL', k_consumer(consumer)))
+    hands[#hands + 1] = { consumer = consumer, ids = ids, texts = texts }
   end
   return hands
 end
@@ -39,20 +40,18 @@ end
 local function holders_of(sequence)
   local found = {}
   for _, hand in ipairs(all_hands() or {}) do
-    local fields, jobs = hand[2], {}
-    for i = 1, #fields, 2 do
-      if not is_own(fields[i]) and fields[i + 1]:sub(-#sequence) == sequence then
-        local held = read_delivery(fields[i + 1])
-        if held and held.sequence == sequence then
-          jobs[#jobs + 1] = { fields[i], tonumber(held.score) }
-        end
+    local jobs = {}
+    for i, text in ipairs(hand.texts) do
+      local held = text:sub(-#sequence) == sequence and read_delivery(text)
+      if held and held.sequence == sequence then
+        jobs[#jobs + 1] = { hand.ids[i], tonumber(held.score) }
       end
     end
     if #jobs > 0 then
       table.sort(jobs, function(a, b)
         return a[2] < b[2]
       end)
-      found[#found + 1] = { consumer = hand[1], jobs = jobs }
+      found[#found + 1] = { consumer = hand.consumer, jobs = jobs }
     end
   end
   return found

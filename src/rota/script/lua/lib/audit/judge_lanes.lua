@@ -86,8 +86,9 @@ lane_judges.lane = function(text)
   add_work(entries / 10)
   local count, sequences, many = 0, {}, redis.call('ZCARD', k_out(lane))
   for _, entry in ipairs(redis.call('ZRANGE', k_pending(lane), 0, -1)) do
-    if entry:byte(1) == 33 then
-      sequences[sequence_of(lane, entry:sub(2))] = true
+    local key = key_in(entry)
+    if key then
+      sequences[sequence_of(lane, key)] = true
       many = many + 1
     else
       count = count + 1

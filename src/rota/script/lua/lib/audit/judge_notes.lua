@@ -1,4 +1,4 @@
--- include: audit_places changes clock figures findings sequence_name
+-- include: audit_places blocked changes clock figures findings sequence_name
 -- state: note_judges
 -- Judges of what belongs to something else and must go with it, and of settings nobody can read.
 local note_judges = {}
@@ -32,9 +32,8 @@ local function is_sequence_name(name)
   return length and #name >= #length + tonumber(length) + 2
 end
 
-local function unblock(member)
-  redis.call('ZREM', k_blocked, member)
-  redis.call('HDEL', k_why, member)
+local function let_go(member)
+  unblock(member)
   local kind, name = member:sub(1, 2), member:sub(3)
   if kind == 's:' or kind == 'h:' then
     if is_sequence_name(name) then
@@ -57,14 +56,14 @@ local function judge_head_block(member, till, id)
   end
   if id and not there then
     report('leftover', member, 'blocks a sequence for job ' .. id .. ', which is not there', function()
-      unblock(member)
+      let_go(member)
     end)
   elseif not id then
     report('leftover', member, 'blocks a sequence, and what names the job is gone', function()
       if head then
         redis.call('HSET', k_why, member, head)
       else
-        unblock(member)
+        let_go(member)
       end
     end)
   end
@@ -72,23 +71,23 @@ end
 
 note_judges.blocked = function(_, member, till)
   local kind, name = member:sub(1, 2), member:sub(3)
-  local let_go = function()
-    unblock(member)
+  local function end_it()
+    let_go(member)
   end
   local why = redis.call('HGET', k_why, member)
   if kind == 'p:' then
     note_lane(nil, name)
     if redis.call('SISMEMBER', k_paused, name) == 0 and not why then
-      report('leftover', member, 'ends a pause that is not', let_go)
+      report('leftover', member, 'ends a pause that is not', end_it)
     end
   elseif kind == 'q:' then
     if redis.call('HEXISTS', k_config, 'paused') == 0 then
-      report('leftover', member, 'ends a pause of the queue that is not', let_go)
+      report('leftover', member, 'ends a pause of the queue that is not', end_it)
     end
   elseif kind == 'r:' then
     note_lane(nil, name)
     if tonumber(till) > now and not redis.call('ZSCORE', k_gtat, name) then
-      report('leftover', member, 'keeps a lane out that has used up nothing of its rate', let_go)
+      report('leftover', member, 'keeps a lane out that has used up nothing of its rate', end_it)
     end
   elseif kind == 'l:' then
     note_lane(nil, name)
@@ -106,7 +105,7 @@ note_judges.blocked = function(_, member, till)
       end)
     end
   else
-    report('leftover', member, 'blocks nothing that there is', let_go)
+    report('leftover', member, 'blocks nothing that there is', end_it)
   end
 end
 

@@ -1,4 +1,4 @@
--- exports: LATER note_broken attempt first_in take_broken
+-- exports: LATER note_broken attempt take_broken
 -- Calls on what belongs to one lane, sequence or job. Where its key is damaged it is left out and counted, in
 -- total `broken`, so that it harms no other.
 local LATER = 60000 -- ms: what a broken lane cannot take stays among the delayed for so long
@@ -16,12 +16,6 @@ local function attempt(...)
     return nil
   end
   return reply
-end
-
--- The first member of a ZSET; nil where there is none.
-local function first_in(key)
-  local found = attempt('ZRANGE', key, 0, 0)
-  return found and found[1]
 end
 
 -- What has been counted since it was last asked for.

@@ -1,4 +1,5 @@
--- exports: CHUNK call_all fetch_all call_pairs read_counts forget_absent is_absent fetch_some
+-- exports: CHUNK call_all fetch_all call_pairs split_pairs read_counts forget_absent is_absent
+-- exports: fetch_some
 -- Variadic calls over lists of any length: `unpack` fails from 8,000 values on.
 local CHUNK = 4000
 
@@ -36,6 +37,15 @@ local function call_pairs(command, key, firsts, seconds)
     end
     redis.call(command, key, unpack(gathered, 1, n))
   end
+end
+
+-- Two lists of one with pairs: members and scores, fields and values.
+local function split_pairs(list)
+  local firsts, seconds = {}, {}
+  for i = 1, #list, 2 do
+    firsts[#firsts + 1], seconds[#firsts + 1] = list[i], list[i + 1]
+  end
+  return firsts, seconds
 end
 
 local function add_nothing(texts, count)

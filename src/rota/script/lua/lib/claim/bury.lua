@@ -1,4 +1,4 @@
--- include: asked changes clock give_back record
+-- include: asked blocked changes clock give_back record
 -- exports: bury
 -- Moves a job in flight to the dead, its record and error kept. With `hold` its sequence stays
 -- out until someone acts on the job; else it goes on behind it. Says how many other jobs went back.

@@ -1,4 +1,4 @@
--- exports: DELIVERY_LANE delivery_text read_delivery number_of_delivery is_own
+-- exports: DELIVERY_LANE delivery_text read_delivery number_of_delivery is_own jobs_among
 -- What a consumer holds: one field of its hash per job, all that giving back needs. In Python it is read
 -- by explain/explainer.py.
 --   <delivery>,<score>,<mark>,<home>     '7,42,-,4:docs' · '7,43,u,4:docs:chapter'
@@ -36,4 +36,15 @@ end
 
 local function is_own(field)
   return field:byte(1) == 33
+end
+
+-- The jobs in a page of a consumer's hash, and their deliveries.
+local function jobs_among(fields)
+  local ids, texts = {}, {}
+  for i = 1, #fields, 2 do
+    if not is_own(fields[i]) then
+      ids[#ids + 1], texts[#ids + 1] = fields[i], fields[i + 1]
+    end
+  end
+  return ids, texts
 end

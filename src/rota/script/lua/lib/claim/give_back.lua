@@ -1,5 +1,5 @@
--- include: asked attempt bell changes clock delivery holding lists out_until record refund
--- exports: schedule block_until leave_holding end_holdings give_back
+-- include: asked attempt bell blocked changes clock delivery holding lists record refund
+-- exports: schedule leave_holding end_holdings give_back
 -- Returns a job to its place, uncounted. `pause` (ms) > 0 keeps an unordered job in `scheduled`
 -- and blocks a sequence as a whole: its head keeps its place, nothing overtakes it. A job that a broken
 -- sequence cannot take has its record only, as all that was in it.
@@ -10,11 +10,6 @@ local function schedule(id, lane, place, due)
   end
   redis.call('ZADD', k_scheduled, due, place .. id)
   attempt('ZADD', k_delayed(lane), due, place .. id)
-end
-
-local function block_until(member, till, why)
-  out_until(member, till)
-  redis.call('HSET', k_why, member, why)
 end
 
 local function return_to_sequence(id, held)

@@ -1,10 +1,8 @@
--- include: attempt record sequence_name
+-- include: first_job record
 -- exports: available_since
 -- Since when (Unix ms) an entry's first job has been available; math.huge: there is none.
 local function available_since(entry, lane)
-  if entry and entry:byte(1) == 33 then
-    entry = first_in(k_sequence(sequence_of(lane, entry:sub(2))))
-  end
-  local prefix = entry and read_prefix(entry)
+  local id = first_job(lane, entry)
+  local prefix = id and read_prefix(id)
   return prefix and prefix.available or math.huge
 end

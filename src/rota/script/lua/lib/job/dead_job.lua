@@ -1,4 +1,4 @@
--- include: changes forget home record sequence_name
+-- include: blocked changes forget home record sequence_name
 -- exports: holds_sequence free_sequence discard_dead
 -- A dead job may hold its sequence: the block names it, and ends with it whatever way it goes.
 local function holds_sequence(id, header)
@@ -9,9 +9,7 @@ end
 local function free_sequence(id, header)
   if holds_sequence(id, header) then
     local lane, key = home_of(header)
-    local member = 'h:' .. sequence_of(lane, key)
-    redis.call('ZREM', k_blocked, member)
-    redis.call('HDEL', k_why, member)
+    unblock('h:' .. sequence_of(lane, key))
     touch(lane, key)
   end
 end

@@ -1,4 +1,4 @@
--- include: attempt limits sequence_name
+-- include: attempt first_job limits
 -- exports: declare_costs charge next_cost
 -- state: some_costs
 -- What turns cost. A job is charged 1 unless it says otherwise in `costs`, which most queues do not
@@ -43,9 +43,6 @@ end
 -- What the lane's next job will be charged: how far behind the rotation a lane joins that has no
 -- tag of its own.
 local function next_cost(lane)
-  local entry = first_in(k_pending(lane))
-  if entry and entry:byte(1) == 33 then
-    entry = first_in(k_sequence(sequence_of(lane, entry:sub(2))))
-  end
-  return (entry and cost_of(entry)) or 1
+  local id = first_job(lane, first_in(k_pending(lane)))
+  return (id and cost_of(id)) or 1
 end

@@ -1,4 +1,4 @@
--- include: attempt bell changes clock home lists record sequence_name
+-- include: attempt bell blocked changes clock home lists record sequence_name
 -- exports: promote_jobs find_due promote
 -- Brings back what has fallen due, at most `limit` of each kind: delayed jobs; blocks, pauses with
 -- an end, lanes whose rate gives their next job. A job available for the first time gets its place now,
@@ -92,8 +92,7 @@ end
 
 local function end_block(member)
   local kind, name = member:sub(1, 2), member:sub(3)
-  redis.call('ZREM', k_blocked, member)
-  redis.call('HDEL', k_why, member)
+  unblock(member)
   if kind == 'q:' then
     redis.call('HDEL', k_config, 'paused')
     wake()

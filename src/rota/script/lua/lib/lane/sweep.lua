@@ -26,17 +26,9 @@ local function lower_tags(key, lanes)
   call_all('ZADD', key, set)
 end
 
-local function names_of(page)
-  local lanes = {}
-  for i = 1, #page, 2 do
-    lanes[#lanes + 1] = page[i]
-  end
-  return lanes
-end
-
 local function sweep_work(cursor, limit, weights_too)
   local page = redis.call('HSCAN', k_gwaiting, cursor, 'COUNT', limit)
-  local lanes, waits = names_of(page[2]), {}
+  local lanes, waits = split_pairs(page[2]), {}
   for i, lane in ipairs(lanes) do
     waits[i] = 'r:' .. lane
     touch(lane)
@@ -54,7 +46,7 @@ end
 
 local function sweep_owed(cursor, limit)
   local page = redis.call('ZSCAN', k_owed, cursor, 'COUNT', limit)
-  lower_tags(k_owed, names_of(page[2]))
+  lower_tags(k_owed, (split_pairs(page[2])))
   return page[1] ~= '0' and 'o:' .. page[1] or nil
 end
 

@@ -133,14 +133,10 @@ local function ring_facts(lane, before)
   local last = tag + before / weight_of(lane)
   last = number_text(last + math.abs(last) * 1e-9) -- the server adds one job at a time
   local rows = redis.call('ZRANGE', k_ring, '-inf', last, 'BYSCORE', 'LIMIT', 0, RING_MAX, 'WITHSCORES')
-  local names, tags = {}, {}
-  for i = 1, #rows, 2 do
-    names[#names + 1] = rows[i]
-    tags[#tags + 1] = tonumber(rows[i + 1])
-  end
+  local names, tags = split_pairs(rows)
   local waiting = fetch_all('HMGET', k_gwaiting, names)
   for i = 1, #names do
-    waiting[i] = tonumber(waiting[i] or 0)
+    tags[i], waiting[i] = tonumber(tags[i]), tonumber(waiting[i] or 0)
   end
   return {
     tag = tag,

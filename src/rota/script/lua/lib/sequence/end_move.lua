@@ -1,3 +1,4 @@
+-- include: blocked
 -- exports: end_move
 -- While a long sequence moves to another lane in pages, its rest is kept out without an end. When
 -- nothing is left of it, whatever emptied it, there is nothing to keep out.
@@ -6,7 +7,6 @@ local function end_move(sequence)
     redis.call('EXISTS', k_sequence(sequence)) == 0
     and redis.call('ZSCORE', k_blocked, 's:' .. sequence) == 'inf'
   then
-    redis.call('ZREM', k_blocked, 's:' .. sequence)
-    redis.call('HDEL', k_why, 's:' .. sequence)
+    unblock('s:' .. sequence)
   end
 end

@@ -1,4 +1,4 @@
--- exports: lane_home sequence_of is_ordered split_sequence
+-- exports: lane_home sequence_of is_ordered key_in split_sequence
 -- Names of sequences: '<bytes of lane>:<lane>:<key>', so that no two pairs of odd names meet.
 -- A lane whose name begins with '!' is one sequence as a whole, with the empty key.
 local starts = {} -- by length: making a text of a number costs more than the rest
@@ -18,6 +18,11 @@ end
 
 local function is_ordered(lane)
   return lane:byte(1) == 33
+end
+
+-- A lane's entry is a job's id, or a sequence's token: '!' and its key. That key; nil: it is a job.
+local function key_in(entry)
+  return entry:byte(1) == 33 and entry:sub(2) or nil
 end
 
 -- Lane and key; nil where it is no such name.
