@@ -358,10 +358,12 @@ end
 """
 _ANSWERED = "local function answer()\n{}\nend\nreturn answered(answer())"
 _CHECK = re.compile(r"^ *-- check: (.*)$", re.MULTILINE)
+_COMMENT_LINE = re.compile(r"^ *--.*\n", re.MULTILINE)
 
 
-def _with_checks(text: str) -> str:
-    return _CHECK.sub(lambda found: lua_quick_checks(found[1].split()), text)
+def _sent(text: str) -> str:
+    """A file as the server gets it: its checks as questions, without lines of comments."""
+    return _COMMENT_LINE.sub("", _CHECK.sub(lambda it: lua_quick_checks(it[1].split()), text))
 
 
 def words_of(text: str) -> frozenset[str]:
@@ -414,7 +416,7 @@ def commands_in(text: str) -> frozenset[str]:
 def all_commands() -> tuple[str, ...]:
     """Those of every script."""
     bodies = (part.body for parts in (INCLUDES, BOUND) for part in parts.values())
-    texts = (_WITH_RECEIPT, *map(_with_checks, bodies))
+    texts = (_WITH_RECEIPT, *map(_sent, bodies))
     return tuple(sorted(frozenset().union(*map(commands_in, texts))))
 
 
@@ -432,7 +434,7 @@ class Library:
         return found
 
     def _build(self, script: Script) -> Assembled:
-        lua = _with_checks(script.body)
+        lua = _sent(script.body)
         scoped = self._includes_of(script, lua)
         first = ""
         if script.writes:
@@ -457,7 +459,7 @@ class Library:
             using = (words for named, words in users if name in named)
             wanted = include.exports.intersection(frozenset().union(*using))
             if wanted:
-                text = _needed_of(_with_checks(self._swap.get(name, include.body)), wanted)
+                text = _needed_of(_sent(self._swap.get(name, include.body)), wanted)
                 users.append((include.includes, words_of(text)))
                 scoped.append(_scoped(text, wanted))
         return scoped[::-1]

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: clock consumer_name jobs_held
+-- include: clock consumer
 -- args: cursor limit
 -- resend: yes
 -- A page of the consumers that have a lease. cursor '0' at the start and after the last page.

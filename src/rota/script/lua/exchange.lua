@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- include: bell changes clock complete entries forget gate limits lists next_due promote served
--- include: take turn
+-- include: bell changes clock complete consumer entries forget gate limits lists next_due promote
+-- include: served take turn
 -- args: consumer number want prefetch park done
 -- resend: no
 -- checks: itself
@@ -18,8 +18,7 @@
 --   sizes    jobs per entry, in turn order; empty when each entry is one job
 --   attempts, suspects   per job: attempts and deaths so far; empty when no job has any
 local ids_done, deliveries_done, ran = unpack(done, 1, 3)
-local lease = redis.call('ZSCORE', k_consumers, consumer)
-local alive = lease and lease ~= '-inf'
+local lease = lease_of(consumer)
 local answers = {}
 -- check: held gactive gwaiting stats ring owed paused
 local due_jobs, due_blocks = find_due(100)
@@ -30,7 +29,7 @@ if ran then
   -- check: durations
 end
 if #ids_done > 0 then
-  if alive then
+  if lease then
     answers = complete(consumer, ids_done, deliveries_done, ran)
   else
     for i = 1, #ids_done do
@@ -45,7 +44,7 @@ local function refuse(status)
   return { status, now, -1, 0, answers, {}, {}, {}, {}, {} }
 end
 
-if not alive or tonumber(lease) <= now then
+if not lease or lease <= now then
   return refuse('lost')
 end
 local hash = k_consumer(consumer)

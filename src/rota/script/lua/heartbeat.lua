@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: attempt clock jobs_held
+-- include: attempt clock consumer
 -- args: lease_ms consumers
 -- resend: yes
 -- sealed: goes on
@@ -8,8 +8,7 @@
 -- lease is lost
 local answers = {}
 for i, consumer in ipairs(consumers) do
-  local deadline = redis.call('ZSCORE', k_consumers, consumer)
-  if deadline and deadline ~= '-inf' then
+  if lease_of(consumer) then
     redis.call('ZADD', k_consumers, 'XX', now + lease_ms, consumer)
     local hash = k_consumer(consumer)
     local claim = attempt('HGET', hash, '!claim')

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: consumer_name
+-- include: consumer
 -- args: id cursor limit
 -- resend: yes
 -- Looks for a running job among a page of the consumers. cursor '0' at the start and after the last

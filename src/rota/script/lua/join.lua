@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: clock consumer_name
+-- include: clock consumer
 -- args: consumer lease_ms name
 -- resend: yes
 -- sealed: goes on

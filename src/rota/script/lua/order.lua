@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
+-- include: consumer
 -- args: consumer word
 -- resend: receipt
 -- sealed: goes on
 -- Asks the process of a consumer to claim nothing more, or to stop; it hears of it with a beat. A consumer
 -- that was asked to stop stays so. word: quiet · stop
 -- Reply: 1, or 0 where it has no lease
-local deadline = redis.call('ZSCORE', k_consumers, consumer)
-if not deadline or deadline == '-inf' then
+if not lease_of(consumer) then
   return 0
 end
 if redis.call('HGET', k_orders, consumer) ~= 'stop' then

@@ -1,13 +1,12 @@
 #!lua flags=allow-oom
--- include: delivery
+-- include: consumer delivery
 -- args: consumer number cursor limit
 -- resend: yes
 -- sealed: goes on
 -- Raises a consumer's claim number, so that a claim still on its way bounces, and lists a page
 -- of what it holds.
 -- Reply: status (ok · lost), cursor ('0' at the end), ids, deliveries
-local lease = redis.call('ZSCORE', k_consumers, consumer)
-if not lease or lease == '-inf' then
+if not lease_of(consumer) then
   return { 'lost', '0', {}, {} }
 end
 local hash = k_consumer(consumer)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- include: asked bell blocked bury cancel_held changes clock complete delivery forget give_back
--- include: limits ran refund turn
+-- include: asked bell blocked bury cancel_held changes clock complete consumer delivery forget
+-- include: give_back limits ran refund turn
 -- args: consumer entries
 -- resend: receipt
 -- checks: itself
@@ -18,7 +18,7 @@
 -- held) · lost (the lease is gone)
 local UNFIT = -2
 local FREE, PAUSE, PAUSE_MAX = 2, 1000, 60000
-local lease = redis.call('ZSCORE', k_consumers, consumer)
+local lease = lease_of(consumer)
 local answers = {}
 -- check: held gactive gwaiting stats ring owed blocked scheduled dead
 check_notes()
@@ -105,7 +105,7 @@ end
 
 local nothing_done = true
 for i, row in ipairs(entries) do
-  if lease and lease ~= '-inf' then
+  if lease then
     answers[i] = settle(row)
     nothing_done = nothing_done and answers[i] == 'settled'
   else

@@ -1,12 +1,11 @@
 #!lua flags=allow-oom
--- include: delivery
+-- include: consumer delivery
 -- args: consumer id delivery
 -- resend: yes
 -- sealed: goes on
 -- Marks a job with a death behind it as started, before it is run.
 -- Reply: ok · settled · lost
-local lease = redis.call('ZSCORE', k_consumers, consumer)
-if not lease or lease == '-inf' then
+if not lease_of(consumer) then
   return 'lost'
 end
 local text = redis.call('HGET', k_consumer(consumer), id)

@@ -1,4 +1,4 @@
--- include: changes clock findings give_back home jobs_held record
+-- include: changes clock consumer findings give_back home record
 -- exports: CONSUMERS_MAX is_dead is_scheduled is_claimable is_held keep_as_dead take_out
 -- exports: unschedule put_home forget_places
 -- Where a job stands, and putting it where it belongs.

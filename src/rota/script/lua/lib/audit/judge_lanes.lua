@@ -1,4 +1,4 @@
--- include: audit_places changes findings fingerprint jobs_held limits sequence_name
+-- include: audit_places changes consumer findings fingerprint limits sequence_name
 -- state: lane_judges
 -- Judges of lanes: whether they stand in the ring as they should, and whether the counts are right.
 local lane_judges = {}

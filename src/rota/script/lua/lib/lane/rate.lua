@@ -22,10 +22,6 @@ local function rate_credit(rate, tat)
   return math.max(0, math.floor(spare / rate.interval + 1))
 end
 
-local function rate_due(rate, tat)
-  return now + math.ceil(rate_start(rate, tat) - now - rate.tolerance - ROUNDING)
-end
-
 -- Where a lane stands after a change of its rate: what was left to its credit still is, up to the new
 -- burst. So changing it to and fro hands out nothing twice.
 local function rate_carried(old, new, tat)
@@ -37,9 +33,10 @@ local function rate_after(rate, tat, jobs)
   return rate_start(rate, tat) + jobs * rate.interval
 end
 
--- A tat cut short stays so: else it would be as far ahead of any later time.
+-- Until its next job. A tat cut short stays so: else it would be as far ahead of any later time.
 local function keep_out(lane, rate, tat)
-  local due, start = rate_due(rate, tat), rate_start(rate, tat)
+  local start = rate_start(rate, tat)
+  local due = now + math.ceil(start - now - rate.tolerance - ROUNDING)
   if start < tonumber(tat) then
     redis.call('ZADD', k_gtat, number_text(start), lane)
   end

@@ -1,4 +1,4 @@
--- include: consumer_name holding sequence_name
+-- include: consumer holding sequence_name
 -- exports: sequence_row
 -- A sequence as a list shows it.
 -- fields: lane key state waiting head holder jobs ends note head_dead
