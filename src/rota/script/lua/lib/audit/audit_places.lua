@@ -1,6 +1,6 @@
--- include: changes clock consumer findings give_back home record
+-- include: changes clock consumer dead_job findings give_back home record
 -- exports: CONSUMERS_MAX is_dead is_scheduled is_claimable is_held keep_as_dead take_out
--- exports: unschedule put_home forget_places
+-- exports: judge_other_places put_home forget_places
 -- Where a job stands, and putting it where it belongs.
 local CONSUMERS_MAX = 5000
 local some = {}
@@ -56,9 +56,25 @@ local function take_out(id, lane, key)
   touch(lane, key)
 end
 
-local function unschedule(id, prefix, header)
-  redis.call('ZREM', k_scheduled, place_text(prefix.place) .. id)
-  redis.call('ZREM', k_delayed(header.lane), place_text(prefix.place) .. id)
+-- Judges a job that stands in one place: whether it stands in others too. is: what it is there.
+local function judge_other_places(id, prefix, header, is)
+  if is_dead(id) then
+    report('place', id, 'is ' .. is .. ' and dead', function()
+      redis.call('ZREM', k_dead, id)
+      free_sequence(id, header)
+    end)
+  end
+  if is == 'running' and is_claimable(id, header) then
+    report('place', id, 'is running and waiting', function()
+      take_out(id, home_of(header))
+    end)
+  end
+  if is ~= 'delayed' and is_scheduled(id, prefix) then
+    report('place', id, 'is ' .. is .. ' and delayed', function()
+      redis.call('ZREM', k_scheduled, place_text(prefix.place) .. id)
+      redis.call('ZREM', k_delayed(header.lane), place_text(prefix.place) .. id)
+    end)
+  end
 end
 
 -- Puts a job that is nowhere where its record says. Counts are left alone: most likely it is still

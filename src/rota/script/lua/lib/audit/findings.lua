@@ -1,5 +1,5 @@
--- exports: begin_mending note note_large add_work begin_judging report message_of is_count
--- exports: is_text
+-- exports: begin_mending note note_large add_work begin_judging report report_field message_of
+-- exports: is_count is_text
 -- state: findings notes large work
 -- What contradicts the invariants. A judge looks at one thing within one script: what it reports was
 -- so at that moment, and in a script that mends it is mended in that same moment. findings, notes and
@@ -38,6 +38,13 @@ local function report(kind, subject, what, mend)
     mended = mend() == false and 0 or 1
   end
   findings[#findings + 1] = { kind, subject, what, mended, judged[1], judged[2], judged[3] }
+end
+
+-- Reports a field that is of no use; mended, it is gone.
+local function report_field(kind, subject, what, key, field)
+  report(kind, subject, what, function()
+    redis.call('HDEL', key, field)
+  end)
 end
 
 local function message_of(trouble)

@@ -1,7 +1,6 @@
--- include: audit_places changes dead_job findings give_back home record sequence_name
--- state: entry_judges
+-- include: audit_places changes findings give_back home record sequence_name
+-- exports: entry_judges
 -- Judges of what waits: a lane's entries, sequences, delayed and dead jobs, and records.
-local entry_judges = {}
 
 -- A job that stands in `pending` of a lane (`key` nil) or in a sequence.
 local function judge_entry(id, score, lane, key)
@@ -32,17 +31,7 @@ local function judge_entry(id, score, lane, key)
     end)
     return
   end
-  if is_dead(id) then
-    report('place', id, 'is waiting and dead', function()
-      redis.call('ZREM', k_dead, id)
-      free_sequence(id, header)
-    end)
-  end
-  if is_scheduled(id, prefix) then
-    report('place', id, 'is waiting and delayed', function()
-      unschedule(id, prefix, header)
-    end)
-  end
+  judge_other_places(id, prefix, header, 'waiting')
   if tonumber(score) ~= prefix.place then
     report('place', id, 'stands at ' .. score .. ', its record says ' .. place_text(prefix.place), function()
       redis.call('ZADD', waits_in(lane, key), prefix.place, id)
@@ -64,7 +53,7 @@ local function sequence_is_out(sequence)
 end
 
 -- A sequence as a whole: its token or its entry in `out`, exactly one, at its head's score.
-entry_judges.line = function(sequence)
+local function judge_line(sequence)
   local lane, key = split_sequence(sequence)
   local head = redis.call('ZRANGE', k_sequence(sequence), 0, 0, 'WITHSCORES')[2]
   local token = redis.call('ZSCORE', k_pending(lane), '!' .. key)
@@ -91,25 +80,25 @@ entry_judges.line = function(sequence)
   end
 end
 
-entry_judges.pending = function(lane, entry, score)
+local function judge_pending(lane, entry, score)
   local key = key_in(entry)
   if key then
-    entry_judges.line(sequence_of(lane, key))
+    judge_line(sequence_of(lane, key))
   else
     judge_entry(entry, score, lane, nil)
   end
 end
 
-entry_judges.out = function(lane, key)
-  entry_judges.line(sequence_of(lane, key))
+local function judge_out(lane, key)
+  judge_line(sequence_of(lane, key))
 end
 
-entry_judges.sequence = function(sequence, id, score)
+local function judge_sequence(sequence, id, score)
   local lane, key = split_sequence(sequence)
   judge_entry(id, score, lane, key)
 end
 
-entry_judges.scheduled = function(_, member, due)
+local function judge_scheduled(_, member, due)
   local id = member:sub(PLACE_WIDTH + 1)
   if id == '' or not member:match('^[+-]%d+') then
     report('place', member, 'is delayed and is no job', function()
@@ -125,12 +114,7 @@ entry_judges.scheduled = function(_, member, due)
     end)
     return
   end
-  if is_dead(id) then
-    report('place', id, 'is delayed and dead', function()
-      redis.call('ZREM', k_dead, id)
-      free_sequence(id, header)
-    end)
-  end
+  judge_other_places(id, prefix, header, 'delayed')
   local right = place_text(prefix.place) .. id
   if member ~= right then
     report('place', id, 'is delayed under ' .. member .. ', its record says ' .. right, function()
@@ -145,7 +129,7 @@ entry_judges.scheduled = function(_, member, due)
   end
 end
 
-entry_judges.delayed = function(lane, member, due)
+local function judge_delayed(lane, member, due)
   local scheduled = redis.call('ZSCORE', k_scheduled, member)
   local id = member:sub(PLACE_WIDTH + 1)
   local prefix, header = read_whole(id)
@@ -170,7 +154,7 @@ entry_judges.delayed = function(lane, member, due)
   end)
 end
 
-entry_judges.dead = function(_, id)
+local function judge_dead(_, id)
   local prefix, header = read_whole(id)
   if id == '' then
     report('place', 'a job without an id', 'is dead', function()
@@ -192,7 +176,7 @@ entry_judges.dead = function(_, id)
 end
 
 -- From the record's side: it stands somewhere, and no later than the counter.
-entry_judges.record = function(id)
+local function judge_record(id)
   local prefix, header = read_whole(id)
   local dead = is_dead(id)
   if not prefix then
@@ -221,3 +205,14 @@ entry_judges.record = function(id)
     note('consumers')
   end
 end
+
+local entry_judges = {
+  line = judge_line,
+  pending = judge_pending,
+  out = judge_out,
+  sequence = judge_sequence,
+  scheduled = judge_scheduled,
+  delayed = judge_delayed,
+  dead = judge_dead,
+  record = judge_record,
+}

@@ -1,9 +1,6 @@
--- include: audit_places bury changes dead_job delivery findings fingerprint holding home record
--- include: sequence_name
--- exports: forget_hands
--- state: hand_judges
+-- include: audit_places bury changes delivery findings fingerprint holding record sequence_name
+-- exports: forget_hands hand_judges
 -- Judges of what is in flight: consumers' hashes, `held`, permits.
-local hand_judges = {}
 local HELD_MAX = 10000
 
 -- The consumers, or nil where they hold too much to look at in one script.
@@ -98,20 +95,16 @@ end
 -- Fields of a consumer's own. A hash with more than these is never taken for empty by a reap.
 local own_fields = { ['!claim'] = is_count, ['!lease'] = is_count, ['!name'] = is_text, ['!spared'] = is_text }
 
-hand_judges.hand = function(consumer, id, text)
+local function judge_hand(consumer, id, text)
   if is_own(id) then
     if not (own_fields[id] and own_fields[id](text)) then
-      report('leftover', consumer, 'has a field of no use: ' .. id, function()
-        redis.call('HDEL', k_consumer(consumer), id)
-      end)
+      report_field('leftover', consumer, 'has a field of no use: ' .. id, k_consumer(consumer), id)
     end
     return
   end
   local held = read_delivery(text)
   if not held then
-    report('held', id, 'is held in words that cannot be read', function()
-      redis.call('HDEL', k_consumer(consumer), id)
-    end)
+    report_field('held', id, 'is held in words that cannot be read', k_consumer(consumer), id)
     return
   end
   note(id .. '\n' .. held.home)
@@ -124,23 +117,7 @@ hand_judges.hand = function(consumer, id, text)
     end)
     return
   end
-  if is_dead(id) then
-    report('place', id, 'is running and dead', function()
-      redis.call('ZREM', k_dead, id)
-      free_sequence(id, header)
-    end)
-  end
-  if is_claimable(id, header) then
-    local lane, key = home_of(header)
-    report('place', id, 'is running and waiting', function()
-      take_out(id, lane, key)
-    end)
-  end
-  if is_scheduled(id, prefix) then
-    report('place', id, 'is running and delayed', function()
-      unschedule(id, prefix, header)
-    end)
-  end
+  judge_other_places(id, prefix, header, 'running')
   if tonumber(held.score) ~= prefix.place then
     local what = 'would return to ' .. held.score .. ', its record says ' .. place_text(prefix.place)
     report('place', id, what, function()
@@ -159,13 +136,11 @@ hand_judges.hand = function(consumer, id, text)
   end
 end
 
-hand_judges.held = function(_, sequence, text)
+local function judge_held(_, sequence, text)
   local length = sequence:match('^(%d+):')
   local holding = read_holding(sequence)
   if not length or tonumber(length) + #length + 2 > #sequence or not holding.consumer or #holding.jobs == 0 then
-    report('held', sequence, 'is held in words that cannot be read: ' .. text, function()
-      redis.call('HDEL', k_held, sequence)
-    end)
+    report_field('held', sequence, 'is held in words that cannot be read: ' .. text, k_held, sequence)
     return
   end
   for _, id in ipairs(holding.jobs) do
@@ -195,7 +170,7 @@ end
 
 -- `text`: '<fingerprint>\n<permits>\n<lane>' summed up in pages, or without the first two to count
 -- them here.
-hand_judges.permits = function(text)
+local function judge_permits(text)
   local print, count, lane = text:match('^([^\n]*)\n(%d*)\n(.*)$')
   if print ~= '' and print ~= fingerprint() then
     note('moved')
@@ -221,16 +196,14 @@ hand_judges.permits = function(text)
 end
 
 -- An unordered job that two consumers hold: the lease that ends last keeps it.
-hand_judges.twice = function(id)
+local function judge_twice(id)
   local consumers = redis.call('ZREVRANGE', k_consumers, 0, CONSUMERS_MAX - 1)
   local first
   for _, consumer in ipairs(consumers) do
     local held = read_delivery(redis.call('HGET', k_consumer(consumer), id) or '')
     if held and not held.sequence then
       if first then
-        report('place', id, 'is in the hands of two consumers', function()
-          redis.call('HDEL', k_consumer(consumer), id)
-        end)
+        report_field('place', id, 'is in the hands of two consumers', k_consumer(consumer), id)
       end
       first = first or consumer
     end
@@ -239,7 +212,7 @@ hand_judges.twice = function(id)
 end
 
 -- A lease without a hash, and a hash without a lease, whose jobs nobody would take back.
-hand_judges.consumers = function(_, consumer)
+local function judge_consumers(_, consumer)
   note(consumer)
   if redis.call('EXISTS', k_consumer(consumer)) == 0 then
     report('lease', consumer, 'is a lease, and what it holds is gone', function()
@@ -248,7 +221,7 @@ hand_judges.consumers = function(_, consumer)
   end
 end
 
-hand_judges.lease = function(consumer)
+local function judge_lease(consumer)
   if redis.call('EXISTS', k_consumer(consumer)) == 1 and not redis.call('ZSCORE', k_consumers, consumer) then
     report('lease', consumer, 'holds jobs without a lease', function()
       redis.call('ZADD', k_consumers, '-inf', consumer)
@@ -260,3 +233,12 @@ end
 local function forget_hands()
   hands, permits = nil, nil
 end
+
+local hand_judges = {
+  hand = judge_hand,
+  held = judge_held,
+  permits = judge_permits,
+  twice = judge_twice,
+  consumers = judge_consumers,
+  lease = judge_lease,
+}

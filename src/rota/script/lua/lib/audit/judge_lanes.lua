@@ -1,7 +1,6 @@
 -- include: audit_places changes consumer findings fingerprint limits sequence_name
--- state: lane_judges
+-- exports: lane_judges
 -- Judges of lanes: whether they stand in the ring as they should, and whether the counts are right.
-local lane_judges = {}
 local LANE_MAX, SEQUENCES_MAX = 5000, 2000
 local LANES_MAX = 10000
 
@@ -75,7 +74,7 @@ local function waiting_in(sequences)
 end
 
 -- `text`: the lane, then keys of its sequences that neither `pending` nor `out` names.
-lane_judges.lane = function(text)
+local function judge_lane(text)
   local lane, rest = text:match('^([^\n]*)(.*)$')
   judge_membership(lane)
   local entries = redis.call('ZCARD', k_pending(lane)) + redis.call('ZCARD', k_out(lane))
@@ -108,7 +107,7 @@ lane_judges.lane = function(text)
 end
 
 -- `text`: '<fingerprint>\n<count>\n<lane>', recounted in pages; believed if nothing moved meanwhile.
-lane_judges.count = function(text)
+local function judge_count(text)
   local print, count, lane = text:match('^([^\n]*)\n(%d+)\n(.*)$')
   if print ~= fingerprint() then
     note('moved')
@@ -157,7 +156,7 @@ local function judge_balance(stored)
 end
 
 -- `text`: '' to sum up here, or '<fingerprint>\n<waiting>\n<permits>' summed up in pages.
-lane_judges.totals = function(text)
+local function judge_totals(text)
   local print, waiting, permits = text:match('^([^\n]*)\n(%d+)\n(%d+)$')
   if print and print ~= fingerprint() then
     note('moved')
@@ -179,3 +178,5 @@ lane_judges.totals = function(text)
   judge_total('running', running)
   judge_balance(waiting + running + redis.call('ZCARD', k_scheduled) + redis.call('ZCARD', k_dead))
 end
+
+local lane_judges = { lane = judge_lane, count = judge_count, totals = judge_totals }

@@ -1,25 +1,27 @@
--- include: audit_places blocked changes clock figures findings sequence_name
--- state: note_judges
+-- include: audit_places blocked changes clock figures findings limits sequence_name
+-- exports: note_judges
 -- Judges of what belongs to something else and must go with it, and of settings nobody can read.
-local note_judges = {}
 local function note_lane(_, lane)
   note(lane)
 end
-note_judges.ring = note_lane
+
+
+local function report_lost_note(member, what)
+  report('leftover', member, what, function()
+    redis.call('HSET', k_why, member, '{}')
+  end)
+end
 
 local function judge_number(key)
   return function(_, lane, value)
     note_lane(nil, lane)
     if not is_count(value) then
-      report('count', lane, 'is counted in words that cannot be read: ' .. value, function()
-        redis.call('HDEL', key, lane)
-      end)
+      report_field('count', lane, 'is counted in words that cannot be read: ' .. value, key, lane)
     end
   end
 end
-note_judges.gwaiting, note_judges.gactive = judge_number(k_gwaiting), judge_number(k_gactive)
 
-note_judges.owed = function(_, lane)
+local function judge_owed(_, lane)
   if redis.call('ZSCORE', k_ring, lane) then
     report('ring', lane, 'stands in the ring and in owed', function()
       redis.call('ZREM', k_owed, lane)
@@ -46,19 +48,16 @@ end
 
 -- The block of a sequence whose head waits names that head, and ends with it.
 local function judge_head_block(member, till, id)
-  local sequence = member:sub(3)
-  local head = till ~= 'inf' and redis.call('ZRANGE', k_sequence(sequence), 0, 0)[1]
-  local there = false
-  if id and till == 'inf' then
-    there = redis.call('ZSCORE', k_dead, id)
-  elseif id then
-    there = redis.call('EXISTS', k_job(id)) == 1
-  end
-  if id and not there then
-    report('leftover', member, 'blocks a sequence for job ' .. id .. ', which is not there', function()
-      let_go(member)
-    end)
-  elseif not id then
+  if id then
+    local is_there = till == 'inf' and redis.call('ZSCORE', k_dead, id)
+      or till ~= 'inf' and redis.call('EXISTS', k_job(id)) == 1
+    if not is_there then
+      report('leftover', member, 'blocks a sequence for job ' .. id .. ', which is not there', function()
+        let_go(member)
+      end)
+    end
+  else
+    local head = till ~= 'inf' and redis.call('ZRANGE', k_sequence(member:sub(3)), 0, 0)[1]
     report('leftover', member, 'blocks a sequence, and what names the job is gone', function()
       if head then
         redis.call('HSET', k_why, member, head)
@@ -69,7 +68,7 @@ local function judge_head_block(member, till, id)
   end
 end
 
-note_judges.blocked = function(_, member, till)
+local function judge_blocked(_, member, till)
   local kind, name = member:sub(1, 2), member:sub(3)
   local function end_it()
     let_go(member)
@@ -92,17 +91,13 @@ note_judges.blocked = function(_, member, till)
   elseif kind == 'l:' then
     note_lane(nil, name)
     if not why then
-      report('leftover', member, 'blocks a lane, and its note is gone', function()
-        redis.call('HSET', k_why, member, '{}')
-      end)
+      report_lost_note(member, 'blocks a lane, and its note is gone')
     end
   elseif (kind == 's:' or kind == 'h:') and is_sequence_name(name) then
     if kind == 'h:' then
       judge_head_block(member, till, why)
     elseif not why then
-      report('leftover', member, 'blocks a sequence, and its note is gone', function()
-        redis.call('HSET', k_why, member, '{}')
-      end)
+      report_lost_note(member, 'blocks a sequence, and its note is gone')
     end
   else
     report('leftover', member, 'blocks nothing that there is', end_it)
@@ -110,7 +105,7 @@ note_judges.blocked = function(_, member, till)
 end
 
 -- A note tells what was paused or stopped after that itself was lost.
-note_judges.why = function(_, member, text)
+local function judge_why(_, member, text)
   local kind, name = member:sub(1, 2), member:sub(3)
   local blocked = redis.call('ZSCORE', k_blocked, member)
   if kind == 'p:' then
@@ -126,13 +121,11 @@ note_judges.why = function(_, member, text)
       touch(split_sequence(name))
     end)
   elseif kind == 'r:' or kind == 'q:' or not blocked then
-    report('leftover', member, 'is the note of a block that is not: ' .. text, function()
-      redis.call('HDEL', k_why, member)
-    end)
+    report_field('leftover', member, 'is the note of a block that is not: ' .. text, k_why, member)
   end
 end
 
-note_judges.gtat = function(_, lane)
+local function judge_gtat(_, lane)
   if redis.call('HEXISTS', k_gtemplate, lane) == 0 and redis.call('HEXISTS', k_grate, lane) == 0 then
     report('leftover', lane, 'has used up of a rate, and has none', function()
       redis.call('ZREM', k_gtat, lane)
@@ -142,20 +135,16 @@ note_judges.gtat = function(_, lane)
   end
 end
 
-note_judges.durations = function(_, task, value)
+local function judge_durations(_, task, value)
   if not tonumber(value) then
-    report('limits', task, 'has a mean run time that cannot be read: ' .. value, function()
-      redis.call('HDEL', k_durations, task)
-    end)
+    report_field('limits', task, 'has a mean run time that cannot be read: ' .. value, k_durations, task)
   end
 end
 
-note_judges.paused = function(_, lane)
+local function judge_paused(_, lane)
   note_lane(nil, lane)
   if redis.call('HEXISTS', k_why, 'p:' .. lane) == 0 then
-    report('leftover', 'p:' .. lane, 'is paused, and the note of it is gone', function()
-      redis.call('HSET', k_why, 'p:' .. lane, '{}')
-    end)
+    report_lost_note('p:' .. lane, 'is paused, and the note of it is gone')
   end
 end
 
@@ -163,40 +152,40 @@ local function judge_fact(key, what, readable)
   return function(_, id, value)
     local gone = redis.call('EXISTS', k_job(id)) == 0
     if gone or not readable(value) then
-      report('leftover', id, (gone and 'is gone, and there are still its ' or 'has unreadable ') .. what, function()
-        redis.call('HDEL', key, id)
-      end)
+      local found = gone and 'is gone, and there are still its ' or 'has unreadable '
+      report_field('leftover', id, found .. what, key, id)
     end
   end
 end
+
 local function is_positive(value)
   local number = tonumber(value)
   return number and number > 0 and number < math.huge
 end
+
 -- A number, or 't[number],task': charged by time.
 local function is_cost(value)
   local number = value:match('^t([^,]*),.')
   return number == '' or is_positive(number or value)
 end
-note_judges.attempts = judge_fact(k_attempts, 'attempts', is_count)
-note_judges.deaths = judge_fact(k_deaths, 'deaths', is_count)
-note_judges.releases = judge_fact(k_releases, 'releases', is_count)
-note_judges.errors = judge_fact(k_errors, 'error', is_text)
-note_judges.costs = judge_fact(k_costs, 'cost', is_cost)
+
 local judge_request = judge_fact(k_cancels, 'request to cancel it', is_text)
-note_judges.cancels = function(_, id, value)
+local function judge_cancels(_, id, value)
   judge_request(nil, id, value)
   if redis.call('EXISTS', k_job(id)) == 1 and is_held(id) == false then
-    report('leftover', id, 'is asked to stop, and does not run', function()
-      redis.call('HDEL', k_cancels, id)
-    end)
+    report_field('leftover', id, 'is asked to stop, and does not run', k_cancels, id)
   end
 end
 
 local function is_rate(value)
-  local interval, burst = value:match('^([^,]+),([^,]+)')
-  return interval and is_positive(interval) and is_positive(burst)
+  local rate = rate_from(value)
+  return rate and is_positive(rate.interval) and is_positive(rate.burst)
 end
+
+local function is_name(value)
+  return value ~= ''
+end
+
 local function is_template(value)
   local ok, settings = pcall(cjson.decode, value)
   if not ok or type(settings) ~= 'table' then
@@ -207,6 +196,7 @@ local function is_template(value)
     and is_rate(settings.rate or '1,1')
     and is_count(tostring(settings.backlog or 0))
 end
+
 local function judge_setting(key, of_lane, readable)
   return function(_, name, value)
     if not readable(value) then
@@ -219,15 +209,6 @@ local function judge_setting(key, of_lane, readable)
     end
   end
 end
-note_judges.glimit = judge_setting(k_glimit, true, is_count)
-note_judges.gweight = judge_setting(k_gweight, true, is_positive)
-note_judges.gmax = judge_setting(k_gmax, true, is_count)
-note_judges.grate = judge_setting(k_grate, true, is_rate)
-note_judges.gtemplate = judge_setting(k_gtemplate, true, function(value)
-  return value ~= ''
-end)
-note_judges.templates = judge_setting(k_templates, false, is_template)
-
 local whole_numbers = {
   beat = true,
   ceiling = true,
@@ -237,7 +218,7 @@ local whole_numbers = {
   default_ceiling = true,
   needs = true,
 }
-note_judges.config = function(_, field, value)
+local function judge_config(_, field, value)
   local ok = not whole_numbers[field] or value:match('^%d+$')
   if field == 'default_weight' then
     ok = is_positive(value)
@@ -245,32 +226,26 @@ note_judges.config = function(_, field, value)
     ok = value:match('^o?:?%d+$')
   end
   if not ok then
-    report('limits', 'config ' .. field, 'cannot be read: ' .. value, function()
-      redis.call('HDEL', k_config, field)
-    end)
+    report_field('limits', 'config ' .. field, 'cannot be read: ' .. value, k_config, field)
   end
 end
 
-note_judges.stats = function(_, field, value)
+local function judge_stats(_, field, value)
   if not value:match('^%-?%d+$') then
-    report('count', field, 'cannot be read: ' .. value, function()
-      redis.call('HDEL', k_stats, field)
-    end)
+    report_field('count', field, 'cannot be read: ' .. value, k_stats, field)
   end
 end
 
 -- Figures of a minute, which every claim adds to.
-note_judges.figures = function(minute, lane, value)
+local function judge_figures(minute, lane, value)
   local jobs, waits = figures_in(value)
   if not jobs or jobs < 0 or waits < 0 then
-    report('count', 'figures:' .. minute .. ' ' .. lane, 'cannot be read', function()
-      redis.call('HDEL', k_figures(minute), lane)
-    end)
+    report_field('count', 'figures:' .. minute .. ' ' .. lane, 'cannot be read', k_figures(minute), lane)
   end
 end
 
 -- A key of the catalogue, named '<type>\n<life in ms, 0 for good>\n<name below the root>'.
-note_judges.key = function(text)
+local function judge_key(text)
   local kind, life, name = text:match('^([^\n]*)\n(%d+)\n(.*)$')
   local key = root .. name
   local is, left = redis.call('TYPE', key).ok, redis.call('PTTL', key)
@@ -290,7 +265,7 @@ note_judges.key = function(text)
   end
 end
 
-note_judges.scalar = function(name)
+local function judge_scalar(name)
   if name == 'wake' then
     local length = redis.call('LLEN', k_wake)
     if length > 64 then
@@ -315,3 +290,32 @@ note_judges.scalar = function(name)
     end
   end
 end
+
+local note_judges = {
+  attempts = judge_fact(k_attempts, 'attempts', is_count),
+  blocked = judge_blocked,
+  cancels = judge_cancels,
+  config = judge_config,
+  costs = judge_fact(k_costs, 'cost', is_cost),
+  deaths = judge_fact(k_deaths, 'deaths', is_count),
+  durations = judge_durations,
+  errors = judge_fact(k_errors, 'error', is_text),
+  figures = judge_figures,
+  gactive = judge_number(k_gactive),
+  glimit = judge_setting(k_glimit, true, is_count),
+  gmax = judge_setting(k_gmax, true, is_count),
+  grate = judge_setting(k_grate, true, is_rate),
+  gtat = judge_gtat,
+  gtemplate = judge_setting(k_gtemplate, true, is_name),
+  gwaiting = judge_number(k_gwaiting),
+  gweight = judge_setting(k_gweight, true, is_positive),
+  key = judge_key,
+  owed = judge_owed,
+  paused = judge_paused,
+  releases = judge_fact(k_releases, 'releases', is_count),
+  ring = note_lane,
+  scalar = judge_scalar,
+  stats = judge_stats,
+  templates = judge_setting(k_templates, false, is_template),
+  why = judge_why,
+}

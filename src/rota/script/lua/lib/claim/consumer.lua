@@ -1,8 +1,8 @@
 -- exports: lease_of padded consumer_name jobs_held one_holds is_in_hands
 -- A consumer: its lease in `consumers`, and its hash, which has a field for each job it holds (see
 -- delivery.lua) and some of its own:
---   !claim the number of its last claim · !lease in ms · !name for people · !spared when it was lost, not
---   by its own fault
+--   !claim the number of its last claim · !lease in ms · !name for people · !spared as it goes, where no
+--   death is to be counted
 local OWN = { '!claim', '!name', '!lease', '!spared' }
 
 -- When its lease ends (Unix ms); nil where it has none, or was marked gone.
