@@ -1,4 +1,4 @@
--- include: clock entries figures ring_lanes
+-- include: clock entries figures record ring_lanes
 -- exports: count_served
 -- Counts what a claim hands out.
 
@@ -23,7 +23,7 @@ local function count_served(count, records)
       n = n + 1
       local record = records[n]
       if record then
-        local since = record:sub(19, 31)
+        local since = record:sub(AVAILABLE_FIRST, AVAILABLE_LAST)
         wait = wait + (waits_since[since] or wait_since(since))
       end
     end

@@ -1,9 +1,12 @@
 -- include: clock
--- exports: PLACE_WIDTH PREFIX_WIDTH PRIORITY_STEP place_text prefix_end record_prefix
--- exports: parse_prefix read_bytes read_prefix read_head text_in count_of read_whole
--- A job's record: three lines, and the payload.
+-- exports: PLACE_WIDTH PREFIX_WIDTH AVAILABLE_FIRST AVAILABLE_LAST PRIORITY_STEP place_text
+-- exports: prefix_end record_prefix parse_prefix read_bytes read_prefix read_head text_in
+-- exports: count_of read_whole
+-- A job's record: three lines, and the payload. What stands behind the prefix is written by
+-- values/jobspec.py; values/model.py reads it all.
 --   +0000000000000042,1700000000000,1700000000000     the prefix, of fixed width, written here
---   {"task":…,"lane":…[,"key":…][,"priority":…]…}      the header: JSON, in this order
+--   {"task":…,"lane":…[,"key":…][,"priority":…]…}      the header: JSON, in this order, which rewrite.lua
+--                                                      goes by
 --                                                      what users attach to the job: nothing yet
 -- In the prefix: place (its score); first available and enqueued, both in server milliseconds.
 -- A job that was never available yet (delayed at enqueue) has available 0 and, as place, the
@@ -14,6 +17,7 @@
 -- "traits":true, of a job whose id has an entry in a hash of that name, will be of version 2.
 local PLACE_WIDTH = 17
 local PREFIX_WIDTH = 46
+local AVAILABLE_FIRST, AVAILABLE_LAST = 19, 31
 local HEAD_USUAL, HEAD_MAX = 512, 16384
 local PRIORITY_STEP = 4398046511104 -- 2^42 places between two priorities
 
