@@ -1,6 +1,6 @@
 #!lua
--- include: attempt backlog bell charge clock limits lists reconcile record sequence_name state
--- include: turn
+-- include: attempt backlog bell charge clock home limits lists reconcile record sequence_name
+-- include: state turn
 -- args: atomic large distinct jobs bodies
 -- resend: receipt
 -- checks: itself
@@ -42,8 +42,7 @@ local STATE_LETTERS = { waiting = 'w', delayed = 'l', running = 'r', dead = 'x' 
 local function letter_of_holder(i)
   local id, lane = ids[i], lanes[i]
   local key = is_ordered(lane) and '' or keys and keys[i]
-  local home = key and k_sequence(sequence_of(lane, key)) or k_pending(lane)
-  if type(redis.pcall('ZSCORE', home, id)) == 'string' then
+  if type(redis.pcall('ZSCORE', waits_in(lane, key), id)) == 'string' then
     return 'w'
   end
   local told, state = pcall(state_of, id)
@@ -314,10 +313,7 @@ if refusals < count then
   redis.call('HSET', k_stats, 'waiting', totals[1] + total, 'enqueued', totals[2] + count - refusals)
 end
 if #scheduled > 0 then
-  local first = redis.call('ZRANGE', k_scheduled, 0, 0, 'WITHSCORES')[2]
-  if not first or soonest < tonumber(first) then
-    wake_timers()
-  end
+  note_due(k_scheduled, soonest)
   redis.call('ZADD', k_scheduled, unpack(scheduled))
 end
 

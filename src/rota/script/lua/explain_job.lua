@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: consumer explain holding home record sequence_name
+-- include: consumer explain holding home lists record sequence_name
 -- args: id
 -- resend: yes
 -- What an explanation of a job is made of, at one moment.

@@ -1,5 +1,5 @@
 #!lua
--- include: attempt backlog bell blocked changes lists record rewrite sequence_name
+-- include: attempt backlog bell blocked changes holding lists record rewrite sequence_name
 -- args: source target cursor limit
 -- resend: receipt
 -- Takes what waits and what is delayed in lane `source` over to lane `target`, at its places, about
@@ -21,7 +21,7 @@ for _, lane in ipairs({ source, target }) do
   end
 end
 local room = backlogs_of({ target })[1]
-  - (tonumber(redis.call('HGET', k_gwaiting, target) or 0) or 0)
+  - count_of(k_gwaiting, target)
   - redis.call('ZCARD', k_delayed(target))
 local used, moved = 0, 0
 
@@ -71,12 +71,6 @@ local function is_begun(block)
   return redis.call('ZSCORE', k_blocked, block) == 'inf' and redis.call('HGET', k_why, block) == reason
 end
 
-local function is_shut(sequence)
-  return redis.call('HEXISTS', k_held, sequence) == 1
-    or redis.call('ZSCORE', k_blocked, 's:' .. sequence)
-    or redis.call('ZSCORE', k_blocked, 'h:' .. sequence)
-end
-
 local function is_broken(sequence)
   return not attempt('ZCARD', k_sequence(sequence))
 end
@@ -90,7 +84,7 @@ local function move_sequence(key)
   local line, block = k_sequence(sequence), 's:' .. sequence
   if not is_begun(block) then
     local size = redis.call('ZCARD', line)
-    if is_shut(sequence) or size > room then
+    if shut_by(sequence) or size > room then
       return false
     end
     local ids, scores = split_pairs(redis.call('ZRANGE', line, 0, SHORT, 'WITHSCORES'))
@@ -169,7 +163,7 @@ local function delayed_into_target(record)
     return false
   elseif key then
     local sequence = sequence_of(source, key)
-    if redis.call('EXISTS', k_sequence(sequence)) == 1 or is_shut(sequence) then
+    if redis.call('EXISTS', k_sequence(sequence)) == 1 or shut_by(sequence) then
       return false
     end
   end
@@ -212,5 +206,5 @@ end
 count_total('moved', moved)
 write_changes()
 ring_bell()
-local left = (tonumber(redis.call('HGET', k_gwaiting, source) or 0) or 0) + redis.call('ZCARD', k_delayed(source))
+local left = count_of(k_gwaiting, source) + redis.call('ZCARD', k_delayed(source))
 return { phase and phase .. ' ' .. after .. ' ' .. token or '', moved, left }

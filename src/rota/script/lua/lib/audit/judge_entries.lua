@@ -1,4 +1,4 @@
--- include: audit_places changes findings give_back home record sequence_name
+-- include: audit_places changes findings give_back holding home record sequence_name
 -- exports: entry_judges
 -- Judges of what waits: a lane's entries, sequences, delayed and dead jobs, and records.
 
@@ -42,23 +42,13 @@ local function judge_entry(id, score, lane, key)
   end
 end
 
--- Why a sequence has no token now; nil: it is to have one.
-local function sequence_is_out(sequence)
-  if redis.call('HEXISTS', k_held, sequence) == 1 then
-    return 'held'
-  elseif redis.call('ZSCORE', k_blocked, 's:' .. sequence) or redis.call('ZSCORE', k_blocked, 'h:' .. sequence) then
-    return 'blocked'
-  end
-  return nil
-end
-
 -- A sequence as a whole: its token or its entry in `out`, exactly one, at its head's score.
 local function judge_line(sequence)
   local lane, key = split_sequence(sequence)
   local head = redis.call('ZRANGE', k_sequence(sequence), 0, 0, 'WITHSCORES')[2]
   local token = redis.call('ZSCORE', k_pending(lane), '!' .. key)
   local outside = redis.call('ZSCORE', k_out(lane), key)
-  local out = sequence_is_out(sequence)
+  local out = shut_by(sequence)
   local what
   if not head then
     what = (token or outside) and 'has a token and no jobs'

@@ -1,4 +1,4 @@
--- include: audit_places changes consumer findings fingerprint limits sequence_name
+-- include: audit_places changes consumer findings fingerprint limits lists sequence_name
 -- exports: lane_judges
 -- Judges of lanes: whether they stand in the ring as they should, and whether the counts are right.
 local LANE_MAX, SEQUENCES_MAX = 5000, 2000
@@ -22,7 +22,7 @@ local function reason_outside(lane, sweeping)
   if not readable then -- its template: a finding of its own
     return 'unknown'
   end
-  local permits, ceiling = tonumber(redis.call('HGET', k_gactive, lane) or 0) or 0, ceilings[1]
+  local permits, ceiling = count_of(k_gactive, lane), ceilings[1]
   if permits >= ceiling then
     return string.format('%d of its %d permits are taken', permits, ceiling)
   end
@@ -143,9 +143,9 @@ end
 
 -- What came in less what went is what there is. Lost jobs count as discarded.
 local function judge_balance(stored)
-  local balance = tonumber(redis.call('HGET', k_stats, 'enqueued') or 0) or 0
-  for _, value in ipairs(redis.call('HMGET', k_stats, 'completed', 'discarded', 'purged', 'cancelled')) do
-    balance = balance - (tonumber(value or 0) or 0)
+  local balance = count_of(k_stats, 'enqueued')
+  for _, name in ipairs({ 'completed', 'discarded', 'purged', 'cancelled' }) do
+    balance = balance - count_of(k_stats, name)
   end
   if balance ~= stored then
     local what = string.format('less what went is %d, and there are %d jobs', balance, stored)

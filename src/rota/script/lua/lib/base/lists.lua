@@ -1,5 +1,5 @@
--- exports: CHUNK call_all fetch_all call_pairs split_pairs read_counts forget_absent is_absent
--- exports: fetch_some
+-- exports: CHUNK call_all fetch_all call_pairs split_pairs read_counts count_of forget_absent
+-- exports: is_absent fetch_some
 -- Variadic calls over lists of any length: `unpack` fails from 8,000 values on.
 local CHUNK = 4000
 
@@ -63,6 +63,11 @@ local function read_counts(texts, count)
     end
   end
   return texts
+end
+
+-- One count of a hash; likewise 0.
+local function count_of(key, field)
+  return tonumber(redis.call('HGET', key, field) or nil) or 0
 end
 
 -- HMGET of a hash that most queues do not have: where it is absent, nothing more is asked.

@@ -4,10 +4,7 @@
 -- and blocks a sequence as a whole: its head keeps its place, nothing overtakes it. A job that a broken
 -- sequence cannot take has its record only, as all that was in it.
 local function schedule(id, lane, place, due)
-  local first = redis.call('ZRANGE', k_scheduled, 0, 0, 'WITHSCORES')[2]
-  if not first or due < tonumber(first) then
-    wake_timers()
-  end
+  note_due(k_scheduled, due)
   redis.call('ZADD', k_scheduled, due, place .. id)
   attempt('ZADD', k_delayed(lane), due, place .. id)
 end

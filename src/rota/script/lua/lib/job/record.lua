@@ -1,7 +1,7 @@
 -- include: clock
 -- exports: PLACE_WIDTH PREFIX_WIDTH AVAILABLE_FIRST AVAILABLE_LAST PRIORITY_STEP place_text
 -- exports: prefix_end record_prefix parse_prefix read_bytes read_prefix read_head text_in
--- exports: count_of read_whole
+-- exports: read_whole
 -- A job's record: three lines, and the payload. What stands behind the prefix is written by
 -- values/jobspec.py; values/model.py reads it all.
 --   +0000000000000042,1700000000000,1700000000000     the prefix, of fixed width, written here
@@ -76,11 +76,6 @@ end
 local function text_in(header, field)
   local value = header and header[field]
   return type(value) == 'string' and value or nil
-end
-
--- What is counted of a job; 0 where that is no number.
-local function count_of(key, id)
-  return tonumber(redis.call('HGET', key, id) or nil) or 0
 end
 
 -- Prefix and header of a record from which the job's place can be told; nil where it cannot.

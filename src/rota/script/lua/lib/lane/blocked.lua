@@ -3,12 +3,8 @@
 -- What stays out until a time stands in `blocked`, and in `why` what is noted of it:
 --   q: the queue, paused · p:<lane> paused · l:<lane> blocked · r:<lane> out of rate
 --   s:<sequence> blocked · h:<sequence> its head waits for a retry, or is a dead job that holds it
--- Where it is the next to fall due, sleepers are told.
 local function out_until(member, till)
-  local first = redis.call('ZRANGE', k_blocked, 0, 0, 'WITHSCORES')[2]
-  if not first or tonumber(till) < tonumber(first) then
-    wake_timers()
-  end
+  note_due(k_blocked, tonumber(till))
   redis.call('ZADD', k_blocked, till, member)
 end
 

@@ -33,7 +33,7 @@ local function queue_facts()
   return {
     now = now,
     consumers = redis.call('ZCOUNT', k_consumers, '(' .. string.format('%.0f', now), '+inf'),
-    permits = tonumber(redis.call('HGET', k_stats, 'permits') or 0),
+    permits = count_of(k_stats, 'permits'),
     paused = set[1] or nil,
     paused_until = score_of(k_blocked, 'q:'),
     ceiling = tonumber(set[2] or nil),
@@ -63,9 +63,9 @@ local function lane_facts(lane)
   local delayed = redis.call('ZRANGE', k_delayed(lane), 0, 0, 'WITHSCORES')
   return {
     name = lane,
-    waiting = tonumber(redis.call('HGET', k_gwaiting, lane) or 0),
+    waiting = count_of(k_gwaiting, lane),
     delayed = redis.call('ZCARD', k_delayed(lane)),
-    permits = tonumber(redis.call('HGET', k_gactive, lane) or 0),
+    permits = count_of(k_gactive, lane),
     pending = redis.call('ZCARD', k_pending(lane)),
     out = redis.call('ZCARD', k_out(lane)),
     since = since < math.huge and since or nil,

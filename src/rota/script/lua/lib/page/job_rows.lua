@@ -1,4 +1,4 @@
--- include: record
+-- include: lists record
 -- exports: look_past look_at_job page_is_full
 -- state: job_rows
 -- Jobs as a list shows them, in bounds: a page looks at so many, and ends with the record that brings

@@ -1,4 +1,4 @@
--- exports: read_holding holding_text write_holding
+-- exports: read_holding shut_by holding_text write_holding
 -- A held sequence: its consumer and its jobs in flight, in order, joined by newlines (which no
 -- name contains). Absence from `held` is the only lock there is.
 local function read_holding(sequence)
@@ -15,6 +15,16 @@ local function read_holding(sequence)
     end
   end
   return { consumer = consumer, jobs = jobs }
+end
+
+-- Why no job of a sequence may be claimed now: held · blocked; nil: they may, as far as it goes.
+local function shut_by(sequence)
+  if redis.call('HEXISTS', k_held, sequence) == 1 then
+    return 'held'
+  elseif redis.call('ZSCORE', k_blocked, 's:' .. sequence) or redis.call('ZSCORE', k_blocked, 'h:' .. sequence) then
+    return 'blocked'
+  end
+  return nil
 end
 
 local function holding_text(consumer, jobs)
