@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: bell clock limits rate reconcile turn
+-- include: bell clock limits lists rate reconcile turn
 -- args: lane ceiling weight rate backlog template
 -- resend: yes
 -- Changes a lane's limits and looks at the lane again. Each limit: '' unchanged, '-' removed, else its
@@ -10,19 +10,11 @@ if template ~= '' and template ~= '-' and redis.call('HEXISTS', k_templates, tem
 end
 redis.call('HSETNX', k_config, 'needs', 1)
 local old, old_rate = weight_of(lane), rates_of({ lane })[1]
-
-local function set(key, value)
-  if value == '-' then
-    redis.call('HDEL', key, lane)
-  elseif value ~= '' then
-    redis.call('HSET', key, lane, value)
-  end
-end
-set(k_glimit, ceiling)
-set(k_gweight, weight)
-set(k_grate, rate)
-set(k_gmax, backlog)
-set(k_gtemplate, template)
+set_field(k_glimit, lane, ceiling)
+set_field(k_gweight, lane, weight)
+set_field(k_grate, lane, rate)
+set_field(k_gmax, lane, backlog)
+set_field(k_gtemplate, lane, template)
 forget_limits()
 
 local function rescale(key, ratio)

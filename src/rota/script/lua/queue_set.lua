@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: bell sweep
+-- include: bell lists sweep
 -- args: default_ceiling default_weight ceiling dead_max dead_age declared
 -- resend: receipt
 -- Changes what holds for the whole queue, each: '' unchanged, '-' removed, else its value. Defaults
@@ -18,11 +18,7 @@ end
 
 local function set(field, value)
   local before = redis.call('HGET', k_config, field)
-  if value == '-' then
-    redis.call('HDEL', k_config, field)
-  elseif value ~= '' then
-    redis.call('HSET', k_config, field, value)
-  end
+  set_field(k_config, field, value)
   return before ~= redis.call('HGET', k_config, field)
 end
 

@@ -1,5 +1,5 @@
--- exports: CHUNK call_all fetch_all call_pairs split_pairs read_counts count_of forget_absent
--- exports: is_absent fetch_some
+-- exports: CHUNK call_all fetch_all call_pairs split_pairs read_counts count_of set_field
+-- exports: forget_absent is_absent fetch_some
 -- Variadic calls over lists of any length: `unpack` fails from 8,000 values on.
 local CHUNK = 4000
 
@@ -68,6 +68,15 @@ end
 -- One count of a hash; likewise 0.
 local function count_of(key, field)
   return tonumber(redis.call('HGET', key, field) or nil) or 0
+end
+
+-- As settings are changed: '' leaves it as it is, '-' removes it, else it is set.
+local function set_field(key, field, value)
+  if value == '-' then
+    redis.call('HDEL', key, field)
+  elseif value ~= '' then
+    redis.call('HSET', key, field, value)
+  end
 end
 
 -- HMGET of a hash that most queues do not have: where it is absent, nothing more is asked.
