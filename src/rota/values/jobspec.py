@@ -32,7 +32,8 @@ only where it has something that a reader must not skip; a field it may skip nee
 
 
 class Outline(msgspec.Struct, omit_defaults=True, frozen=True):
-    """What the header of a record says in every version."""
+    """What the header of a record says in every version. The order of its fields is part of the
+    format: see script/lua/lib/job/record.lua."""
 
     task: str
     lane: str

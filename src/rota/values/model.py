@@ -40,6 +40,7 @@ LaneState = Literal[
 
 DEFAULT_BACKOFF = Backoff()
 PREFIX_WIDTH = 46
+"""Of a record: see script/lua/lib/job/record.lua."""
 
 
 def process_name() -> str:

@@ -35,7 +35,7 @@ end
 local function add_due(group, id, member, prefix, place)
   local n = #group.ids + 1
   group.ids[n], group.members[n] = id, member
-  group.entries[2 * n - 1], group.entries[2 * n] = string.format('%.0f', place), id
+  group.entries[2 * n - 1], group.entries[2 * n] = place, id
   if prefix.available == 0 then
     group.prefixes[n] = record_prefix(place, now, prefix.enqueued)
   end
