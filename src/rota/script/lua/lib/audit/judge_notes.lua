@@ -1,4 +1,4 @@
--- include: audit_places blocked changes clock figures findings limits sequence_name
+-- include: audit_places blocked changes charge clock figures findings limits sequence_name
 -- exports: note_judges
 -- Judges of what belongs to something else and must go with it, and of settings nobody can read.
 local function note_lane(_, lane)
@@ -163,9 +163,8 @@ local function is_positive(value)
   return number and number > 0 and number < math.huge
 end
 
--- A number, or 't[number],task': charged by time.
 local function is_cost(value)
-  local number = value:match('^t([^,]*),.')
+  local number = value:match(BY_TIME)
   return number == '' or is_positive(number or value)
 end
 

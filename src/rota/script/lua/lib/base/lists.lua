@@ -1,5 +1,5 @@
--- exports: CHUNK call_all fetch_all call_pairs split_pairs read_counts count_of set_field
--- exports: forget_absent is_absent fetch_some
+-- exports: CHUNK call_all fetch_all call_pairs split_pairs read_counts number_text count_of
+-- exports: set_field forget_absent is_absent fetch_some
 -- Variadic calls over lists of any length: `unpack` fails from 8,000 values on.
 local CHUNK = 4000
 
@@ -63,6 +63,11 @@ local function read_counts(texts, count)
     end
   end
   return texts
+end
+
+-- A number as text, to the last digit.
+local function number_text(value)
+  return string.format('%.17g', value)
 end
 
 -- One count of a hash; likewise 0.

@@ -1,4 +1,4 @@
--- include: figures limits turn
+-- include: charge figures limits lists turn
 -- exports: charge_time
 -- A job charged by time has run for so many seconds: its lane pays the rest, or gets back what was
 -- too much, though never a place before the rotation's; the task's next jobs are charged the mean.
@@ -14,7 +14,7 @@ end
 
 local function charge_time(lane, id, seconds)
   local text = redis.call('HGET', k_costs, id)
-  local charged, task = (text or ''):match('^t([^,]+),(.*)$')
+  local charged, task = (text or ''):match(BY_TIME)
   charged = tonumber(charged)
   if not charged then
     return

@@ -1,4 +1,4 @@
--- include: changes limits rate
+-- include: changes limits lists rate
 -- exports: refund_rate
 -- Gives back what was taken and never started; a lane that waits for its next job may go on sooner.
 local function refund_rate(lane, jobs)

@@ -1,5 +1,5 @@
--- include: attempt first_job limits
--- exports: declare_costs charge next_cost
+-- include: attempt first_job limits lists
+-- exports: BY_TIME declare_costs charge next_cost
 -- state: some_costs
 -- What turns cost. A job is charged 1 unless it says otherwise in `costs`, which most queues do not
 -- have: a number, or 't<charged>,<task>' of a job charged by the time it runs. That is not known when
@@ -7,6 +7,7 @@
 -- A lane's tag grows by cost / weight, one addition per job, as many at once would round.
 -- `costs` in config says whether any job ever declared one: from then on a turn may cost less than the
 -- usual 1, and no lane's tag is forgotten for that.
+local BY_TIME = '^t([^,]*),(.+)$'
 local some_costs = had_costs -- only read elsewhere
 
 local function declare_costs()
@@ -20,7 +21,7 @@ local function cost_of(id)
   if not text then
     return 1
   end
-  local task = text:match('^t[^,]*,(.*)$')
+  local _, task = text:match(BY_TIME)
   if task then
     return tonumber(attempt('HGET', k_durations, task) or nil) or 1, task
   end

@@ -1,6 +1,6 @@
 -- include: config lists
 -- exports: queue_ceiling had_costs template_of settings_of ceilings_of weights_of weight_of
--- exports: rate_from rates_of forget_limits check_limits number_text
+-- exports: rate_from rates_of forget_limits check_limits
 -- state: some_limits
 -- What a lane may do: its own setting, else its template's, else the queue's.
 local usual_ceiling = tonumber(config[4] or nil) or math.huge
@@ -94,8 +94,4 @@ local function check_limits()
     end
     is_absent(k_grate)
   end
-end
-
-local function number_text(value)
-  return string.format('%.17g', value)
 end

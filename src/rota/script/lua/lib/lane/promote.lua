@@ -22,17 +22,15 @@ end
 
 -- Jobs that fell due and have one home, a lane's `pending` or a sequence: what goes into it, and per
 -- job its id, its member of `scheduled`, its new prefix, nil where it keeps the old one.
-local function group_of(groups, home, lane, key)
+local function add_due(groups, id, member, prefix, header, place)
+  local lane, key = home_of(header)
+  local home = waits_in(lane, key)
   local group = groups[home]
   if not group then
     group = { home = home, lane = lane, key = key, entries = {}, ids = {}, members = {}, prefixes = {} }
     groups[home] = group
     groups[#groups + 1] = group
   end
-  return group
-end
-
-local function add_due(group, id, member, prefix, place)
   local n = #group.ids + 1
   group.ids[n], group.members[n] = id, member
   group.entries[2 * n - 1], group.entries[2 * n] = place, id
@@ -43,12 +41,8 @@ end
 
 -- They fall due again a little later: their lane or sequence is broken.
 local function put_off(group)
-  local dues = {}
-  for i = 1, #group.members do
-    dues[i] = now + LATER
-  end
-  call_pairs('ZADD', k_scheduled, dues, group.members)
   for _, member in ipairs(group.members) do
+    redis.call('ZADD', k_scheduled, now + LATER, member)
     attempt('ZADD', k_delayed(group.lane), 'XX', now + LATER, member)
   end
 end
@@ -77,9 +71,7 @@ local function promote_jobs(members)
     local id = member:sub(PLACE_WIDTH + 1)
     local prefix, header = read_whole(id)
     if prefix then
-      local lane, key = home_of(header)
-      local group = group_of(groups, waits_in(lane, key), lane, key)
-      add_due(group, id, member, prefix, place_due(prefix, header, number + i))
+      add_due(groups, id, member, prefix, header, place_due(prefix, header, number + i))
     else
       bury_unreadable(id)
     end

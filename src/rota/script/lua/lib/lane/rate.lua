@@ -1,4 +1,4 @@
--- include: blocked clock limits
+-- include: blocked clock lists
 -- exports: rate_credit rate_carried rate_after keep_out
 -- Rates of lanes, by one number of state each (GCRA): the time at which what was taken so far has
 -- used up what the rate gives. A lane without a job to its credit stays out of the ring with `r:` in
