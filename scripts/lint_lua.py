@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from rota.script.includes import INCLUDES, definitions, split_header, without_local, words_of
 from rota.script.keys import CATALOGUE
-from rota.script.loader import INCLUDES, definitions, split_header, without_local, words_of
 
 CONFIG = Path(__file__).resolve().parent.parent / ".luacheckrc"
 FOLDER = Path(str(files("rota.script") / "lua"))

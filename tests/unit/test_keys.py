@@ -10,8 +10,8 @@ import redis
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from rota.script.includes import INCLUDES
 from rota.script.keys import CATALOGUE, Keys, is_known, lua_helpers, sequence_name
-from rota.script.loader import INCLUDES
 from tests.support.servers import Server
 
 NFC, NFD = "café", unicodedata.normalize("NFD", "café")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rota.script import loader, stubs
+from rota.script import includes, loader, stubs
 from rota.script.keys import Keys
 from rota.script.loader import BOUND, LIBRARY, Call, Library, Packed, Reply, Script, Tail
 from rota.store import Store
@@ -151,8 +151,8 @@ def test_a_call_in_an_operation_gives_its_decoded_reply(lua: dict[str, str]) -> 
 # ── assembling ──────────────────────────────────────────────────────────────────────────────
 
 
-def _script(body: str, *includes: str) -> Script:
-    return Script("odd", "#!lua", includes, (), True, body)
+def _script(body: str, *names: str) -> Script:
+    return Script("odd", "#!lua", names, (), True, body)
 
 
 def test_an_unknown_include_fails_when_assembled() -> None:
@@ -209,20 +209,20 @@ end
 
 
 @pytest.fixture
-def includes(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_includes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few includes in place of the shipped ones."""
     texts = {"above": ABOVE, "below": BELOW, "aside": ASIDE}
-    monkeypatch.setattr(loader, "INCLUDES", loader.in_order(texts))
+    monkeypatch.setattr(includes, "INCLUDES", includes.in_order(texts))
 
 
-@pytest.mark.usefixtures("includes")
+@pytest.mark.usefixtures("few_includes")
 def test_only_what_is_needed_is_sent_and_what_is_needed_first_comes_first() -> None:
     """Of includes, and nothing that only the unused need: each function costs each call."""
     sent = Library().assemble(_script("return used() -- only_in_words", "above", "aside")).text
     assert re.findall(r"function (\w+)", sent) == ["only_for_helper", "helper", "used"]
 
 
-@pytest.mark.usefixtures("includes")
+@pytest.mark.usefixtures("few_includes")
 def test_an_include_shows_what_others_want_of_it_and_nothing_else() -> None:
     reader = replace(_script("return used()", "above"), flags="#!lua flags=no-writes")
     sent = Library().assemble(reader).text
@@ -243,7 +243,7 @@ def test_an_include_shows_what_others_want_of_it_and_nothing_else() -> None:
 )
 def test_includes_that_do_not_fit_together_fail_at_import(other: str, complaint: str) -> None:
     with pytest.raises((ValueError, LookupError), match=complaint):
-        loader.in_order({"above": ABOVE, "below": other})
+        includes.in_order({"above": ABOVE, "below": other})
 
 
 def test_a_script_that_writes_first_asks_the_keys_it_mentions() -> None:
@@ -299,8 +299,8 @@ def test_every_file_is_bound_to_a_stub_and_back() -> None:
     assert all(callable(getattr(stubs, name)) for name in SHIPPED)
 
 
-@pytest.mark.parametrize("part", [*BOUND.values(), *loader.INCLUDES.values()])
-def test_no_body_mentions_its_arguments_by_position(part: Script | loader.Include) -> None:
+@pytest.mark.parametrize("part", [*BOUND.values(), *includes.INCLUDES.values()])
+def test_no_body_mentions_its_arguments_by_position(part: Script | includes.Include) -> None:
     assert not re.search(r"\b(KEYS|ARGV)\b", part.body)
     assert not re.search(r"['\"]emq", part.body), "a key that the key module has not built"
 

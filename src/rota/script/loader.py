@@ -10,16 +10,7 @@ A script is one file in `rota/script/lua`, with a machine-read header:
     -- checks: itself               it looks at the types of the queue's keys by its own means
     -- sealed: goes on              it does its work also on a sealed queue
 
-A file of `lua/lib` has such a header too, and may be used by others of it:
-
-    -- include: lists               what it uses itself
-    -- exports: count_total wake    what others may use of it; all else is its own
-    -- state: names tags            likewise, of variables that change
-
-and whoever changes another file's state, script or include, names it in a line `-- writes: names`.
-
-What a script includes is put before it, with what that includes in turn: what is needed first
-comes first, each file once and in a scope of its own, without the functions that nothing needs.
+What it includes is put before it: see `includes`.
 
 `@script(decode)` binds a typed stub of the same name: at import the header must equal the
 stub's keyword parameters. Bodies never mention KEYS or ARGV; each argument is a Lua local of
@@ -47,10 +38,9 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from graphlib import CycleError, TopologicalSorter
 from importlib.resources import files
 from typing import (
     Any,
@@ -67,7 +57,8 @@ from typing import (
 import msgspec
 
 from rota.errors import RotaError, Unavailable
-from rota.script.keys import Keys, keys_to_check, lua_checks, lua_helpers, lua_quick_checks
+from rota.script.includes import INCLUDES, gather, sent, split_header, without_comments, words_of
+from rota.script.keys import Keys, keys_to_check, lua_checks, lua_helpers
 from rota.values.ids import new_nonce
 from rota.values.names import shown
 
@@ -221,84 +212,8 @@ def together(calls: Sequence[Call[T]]) -> Operation[list[T]]:
     return [call.decode(reply) for call, reply in zip(calls, replies, strict=True)]
 
 
-_HEADER_LINE = r"-- (include|exports|state|writes|args|resend|checks|sealed):(.*)\n"
-_HEADER = re.compile(f"(?:{_HEADER_LINE})*")
-_DEFINITION = re.compile(r"^local (?:function (\w+)|([\w, ]+?)( =|$))", re.MULTILINE)
-_FUNCTION = re.compile(r"^local function (\w+).*?^end\n", re.MULTILINE | re.DOTALL)
-_COMMENT = re.compile(r"--.*")
-
-
-def split_header(text: str) -> tuple[dict[str, tuple[str, ...]], str]:
-    """The words of each field that the header of a Lua file has, and what stands behind it."""
-    header = cast("re.Match[str]", _HEADER.match(text))
-    fields: dict[str, tuple[str, ...]] = {}
-    for field, words in re.findall(_HEADER_LINE, header[0]):
-        fields[field] = (*fields.get(field, ()), *words.split())
-    return fields, text[header.end() :]
-
-
-def _defined_by(found: re.Match[str]) -> list[str]:
-    function, variables, _ = found.groups()
-    return [function] if function else [name.strip() for name in variables.split(",")]
-
-
-def definitions(text: str) -> Iterator[tuple[str, int]]:
-    """The names that a file defines for itself as a whole, and in which line."""
-    for found in _DEFINITION.finditer(text):
-        line = text.count("\n", 0, found.start()) + 1
-        yield from ((name, line) for name in _defined_by(found))
-
-
-@dataclass(frozen=True, slots=True)
-class Include:
-    """One file of `lua/lib`."""
-
-    includes: tuple[str, ...]
-    exports: frozenset[str]
-    body: str
-
-
-def in_order(texts: Mapping[str, str]) -> dict[str, Include]:
-    """Includes by name, each behind those that it needs. One that is missing, a circle and a name
-    without one owner fail here."""
-    includes, owners = {}, dict[str, str]()
-    for name, text in sorted(texts.items()):
-        header, body = split_header(text)
-        exports = header.get("exports", ()) + header.get("state", ())
-        includes[name] = Include(header.get("include", ()), frozenset(exports), body)
-        defined = dict(definitions(body))
-        for export in exports:
-            if export not in defined:
-                raise LookupError(f"{name}.lua exports {export} and does not define it")
-            if owners.setdefault(export, name) != name:
-                raise ValueError(f"{export} is exported by {owners[export]}.lua and {name}.lua")
-    try:
-        order = [*TopologicalSorter({n: i.includes for n, i in includes.items()}).static_order()]
-    except CycleError as error:
-        raise ValueError(f"includes in a circle: {' → '.join(error.args[1])}") from None
-    return {name: _include_of(includes, name) for name in order}
-
-
-def _include_of(includes: Mapping[str, Include], name: str) -> Include:
-    try:
-        return includes[name]
-    except KeyError:
-        raise LookupError(f"no such include: {name}.lua in a folder of lua/lib") from None
-
-
 def _read(path: str) -> str:
     return (files("rota.script") / "lua" / path).read_text(encoding="utf-8")
-
-
-# Read with the program, like its modules: an upgrade under a running process must not mix.
-INCLUDES: Mapping[str, Include] = in_order(
-    {
-        entry.name.removesuffix(".lua"): entry.read_text(encoding="utf-8")
-        for folder in (files("rota.script") / "lua" / "lib").iterdir()
-        for entry in folder.iterdir()
-    }
-)
-"""What scripts include, by name, each behind what it needs."""
 
 
 @cache
@@ -357,66 +272,20 @@ if config[3] then
 end
 """
 _ANSWERED = "local function answer()\n{}\nend\nreturn answered(answer())"
-_CHECK = re.compile(r"^ *-- check: (.*)$", re.MULTILINE)
-_COMMENT_LINE = re.compile(r"^ *--.*\n", re.MULTILINE)
-
-
-def _sent(text: str) -> str:
-    """A file as the server gets it: its checks as questions, without lines of comments."""
-    return _COMMENT_LINE.sub("", _CHECK.sub(lambda it: lua_quick_checks(it[1].split()), text))
-
-
-def words_of(text: str) -> frozenset[str]:
-    """The words that Lua mentions outside of its comments."""
-    return frozenset(re.findall(r"\w+", _COMMENT.sub("", text)))
-
-
-def _needed_of(text: str, wanted: frozenset[str]) -> str:
-    """An include without the functions that neither `wanted` nor the rest of it needs: to make one
-    costs every call of the script some 2,000 instructions."""
-    functions = {found[1]: words_of(found[0]) for found in _FUNCTION.finditer(text)}
-    needed, more = frozenset[str](), wanted | words_of(_FUNCTION.sub("", text))
-    while more != needed:
-        needed, more = more, more.union(*(functions[name] for name in functions.keys() & more))
-    return _FUNCTION.sub(lambda found: found[0] if found[1] in needed else "", text)
-
-
-def without_local(text: str, wanted: Set[str]) -> tuple[str, list[str]]:
-    """An include whose definitions of `wanted` set variables of a scope around it, and those."""
-    outer: list[str] = []
-
-    def define(found: re.Match[str]) -> str:
-        function, variables, value = found.groups()
-        names = _defined_by(found)
-        if wanted.isdisjoint(names):
-            return found[0]
-        outer.extend(names)
-        return f"function {function}" if function else f"{variables}{value}" if value else ""
-
-    return _DEFINITION.sub(define, text), outer
-
-
-def _scoped(text: str, wanted: frozenset[str]) -> str:
-    """An include in a scope of its own, with what others want of it in their sight: a Lua function
-    has 200 local variables at most, and a script is one function."""
-    inner, outer = without_local(text, wanted)
-    return f"local {', '.join(outer)}\ndo\n{inner}end\n"
-
-
 _COMMAND = re.compile(r"'([A-Z]{2,})'")
 
 
 @cache
 def commands_in(text: str) -> frozenset[str]:
     """The commands that a script calls, and perhaps words of their options."""
-    return frozenset(_COMMAND.findall(_COMMENT.sub("", text)))
+    return frozenset(_COMMAND.findall(without_comments(text)))
 
 
 @cache
 def all_commands() -> tuple[str, ...]:
     """Those of every script."""
     bodies = (part.body for parts in (INCLUDES, BOUND) for part in parts.values())
-    texts = (_WITH_RECEIPT, *map(_sent, bodies))
+    texts = (_WITH_RECEIPT, *map(sent, bodies))
     return tuple(sorted(frozenset().union(*map(commands_in, texts))))
 
 
@@ -434,35 +303,20 @@ class Library:
         return found
 
     def _build(self, script: Script) -> Assembled:
-        lua = _sent(script.body)
-        scoped = self._includes_of(script, lua)
+        lua, users = sent(script.body), [(script.includes, words_of(script.body))]
         first = ""
         if script.writes:
+            users.append((("config",), words_of(_GUARD)))
             first = _GUARD.format(PROTOCOL) + ("" if script.goes_on_sealed else _SEALED)
-            if not script.checks_itself:
-                first += lua_checks(keys_to_check("\n".join([*scoped, lua])))
+        scoped = gather(users, self._swap)
+        if script.writes and not script.checks_itself:
+            first += lua_checks(keys_to_check("\n".join([*scoped, lua])))
         if script.receipt:
             answering = lua if "answered(" in lua else _ANSWERED.format(lua)
             first, lua = "", _WITH_RECEIPT.format(first, answering)
         body = "\n".join([*scoped, first, lua])
         text = "\n".join([script.flags, lua_helpers(body), script.binding, body])
         return Assembled(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
-
-    def _includes_of(self, script: Script, lua: str) -> list[str]:
-        """What a script sends of its includes and of theirs, from those back that need others."""
-        for name in script.includes:
-            _include_of(INCLUDES, name)
-        users, scoped = [(script.includes, words_of(lua))], list[str]()
-        if script.writes:
-            users.append((("config",), words_of(_GUARD)))
-        for name, include in reversed([*INCLUDES.items()]):
-            using = (words for named, words in users if name in named)
-            wanted = include.exports.intersection(frozenset().union(*using))
-            if wanted:
-                text = _needed_of(_sent(self._swap.get(name, include.body)), wanted)
-                users.append((include.includes, words_of(text)))
-                scoped.append(_scoped(text, wanted))
-        return scoped[::-1]
 
 
 LIBRARY = Library()

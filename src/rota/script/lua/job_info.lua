@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: job_rows jobs_held state
+-- include: consumer job_rows state
 -- args: id
 -- resend: yes
 -- Where a job stands. state: waiting · delayed · running · dead · none (no such job). One whose record

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: clock consumer_name job_rows sorted_scan
+-- include: clock consumer delivery job_rows sorted_scan
 -- args: lane task cursor limit looks
 -- resend: yes
 -- A page of the jobs in flight, consumer by consumer; lane and task '' mean any.
