@@ -18,7 +18,7 @@ def test_the_record_is_place_and_times_then_header_then_payload(desk: Desk) -> N
     desk.add("j", payload=b'[1,"\xc3\xa9"]', priority=-3)
     now = desk.clock.now
     assert desk.raw.get(desk.key("job", "j")) == (
-        f'+{1 + 3 * STEP:016d},{now},{now}\n{{"task":"t","lane":"a","priority":-3}}\n[1,"é"]'
+        f'+{1 + 3 * STEP:016d},{now},{now}\n{{"task":"t","lane":"a","priority":-3}}\n\n[1,"é"]'
     )
 
 
