@@ -31,7 +31,7 @@ class _DeadVerbs:
     def list(
         self, *, lane: str | None = None, task: str | None = None, limit: int = 100
     ) -> Operation[list[JobInfo]]:
-        """The first `limit`, oldest first, of a lane, of a task, or all."""
+        """At most `limit`, of a lane, of a task, or all; of one lane the oldest first."""
         return self._link.inspector.first_dead(lane=lane, task=task, limit=_limit(limit))
 
     @verb
@@ -66,7 +66,7 @@ class DeadJobs(_DeadVerbs, AsyncFace):
     async def iterate(
         self, *, lane: str | None = None, task: str | None = None
     ) -> AsyncIterator[JobInfo]:
-        """All of them, page by page, oldest first."""
+        """All of them, page by page; of one lane the oldest first."""
         cursor: str | None = None
         while True:
             page = await self._link.run(self._page(cursor, lane, task))
@@ -81,7 +81,7 @@ class SyncDeadJobs(_DeadVerbs, BlockingFace):
     """Dead jobs for code without an event loop; its verbs are those of `DeadJobs`."""
 
     def iterate(self, *, lane: str | None = None, task: str | None = None) -> Iterator[JobInfo]:
-        """All of them, page by page, oldest first."""
+        """All of them, page by page; of one lane the oldest first."""
         cursor: str | None = None
         while True:
             page = self._link.run_sync(self._page(cursor, lane, task))

@@ -76,7 +76,7 @@ class _QueueVerbs(Guide):
 
     @verb
     def lanes(self, limit: int = 1000, by: LaneSort | None = None) -> Operation[list[LaneInfo]]:
-        """Lanes with work first, then running, configured, paused, delayed; at most `limit`.
+        """At most `limit` lanes, those with work rather than others, in no order.
 
         `by`: of all lanes those with the most `waiting`, `running` or `served` jobs, or the longest
         `oldest_wait`, the first the highest; of `served`, lanes in the ring and those served in the
@@ -218,9 +218,9 @@ class _QueueVerbs(Guide):
         """A page of the jobs that are `waiting`, `delayed`, `running` or `dead`.
 
         Waiting ones are told by lane, in the order in which they may be claimed: its pending
-        entries, then its sequences that are out. Delayed and dead ones come by time, running ones
-        by who has them. `cursor`: the one of the page before. At most 200 a page. What changes
-        its place between pages may be told twice, or not at all. Raises ConfigError.
+        entries, then its sequences that are out. Of one lane the delayed and the dead come by time;
+        over several no order is promised. `cursor`: the one of the page before. At most 200 a page.
+        What changes its place between pages may be told twice, or not at all. Raises ConfigError.
         """
         return self._link.inspector.jobs(state, lane=lane, task=task, cursor=cursor, limit=limit)
 
@@ -228,7 +228,7 @@ class _QueueVerbs(Guide):
     def sequences(
         self, *, lane: str | None = None, cursor: str | None = None, limit: int = 50
     ) -> Operation[SequencesPage]:
-        """A page of the sequences of a lane, or of all lanes; those that are out come first.
+        """A page of the sequences of a lane, those that are out first, or of all lanes.
 
         `cursor`: the one of the page before. At most 200 a page. Raises ConfigError.
         """

@@ -87,7 +87,7 @@ def ls(
     ids_only: options.IdsOnly = False,
     url: options.Url = None,
 ) -> None:
-    """Show jobs: waiting in the order of their turns, delayed and dead by time, or running."""
+    """Show jobs that run, wait, are delayed or dead; of one lane in order of turns, or of time."""
     with opened(name, url) as queue:
         whole(limit, 1, MOST, "--limit")
         which = state or (State.RUNNING if lane is None else State.WAITING)

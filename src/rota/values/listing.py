@@ -21,13 +21,16 @@ Place = list[bytes]
 """Where a page ends, as its script says it, byte by byte: a name in it may be no text. Empty at the
 start and after the last."""
 
+CURSOR_VERSION = b"\x01"
+
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(Place).decode
 
 
 @dataclass(frozen=True, slots=True)
 class JobsPage:
-    """Some jobs, and where to go on; `cursor` is None after the last page.
+    """Some jobs, those of several lanes in no order, and where to go on; `cursor` is None after the
+    last page, and else of use to the same call only.
 
     A page may have fewer jobs than asked for, or none, and yet not be the last: no page looks at
     more than some thousand jobs, or brings more than a few MiB.
@@ -69,8 +72,8 @@ class SequencesPage:
 
 @dataclass(frozen=True, slots=True)
 class LanesPage:
-    """Some lanes, and where to go on; a page may be short, as of jobs. A lane that changes between
-    pages may come twice."""
+    """Some lanes, in no order, and where to go on; a page may be short, as of jobs. A lane that
+    changes between pages may come twice."""
 
     lanes: list[LaneInfo]
     cursor: str | None
@@ -81,12 +84,8 @@ def cursor_text(listing: str, place: Place) -> str | None:
     if not place:
         return None
     body = _pack([listing.encode(), *place])
-    return base64.urlsafe_b64encode(_sum(body) + body).decode().rstrip("=")
-
-
-def _sum(body: bytes) -> bytes:
-    """What tells a cursor that a page gave from one that was made up."""
-    return zlib.crc32(body).to_bytes(4, "big")
+    sum = zlib.crc32(body).to_bytes(4, "big")  # tells it from one that was made up
+    return base64.urlsafe_b64encode(CURSOR_VERSION + sum + body).decode().rstrip("=")
 
 
 def cursor_place(listing: str, cursor: object) -> Place:
@@ -96,10 +95,10 @@ def cursor_place(listing: str, cursor: object) -> Place:
     if isinstance(cursor, str):
         try:
             read = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
-            name, *place = _unpack(read[4:])
+            _, *place = _unpack(read[5:])
         except (ValueError, binascii.Error, msgspec.DecodeError):
-            read, name, place = b"", b"", []
-        if name == listing.encode() and read[:4] == _sum(read[4:]):
+            place = []
+        if cursor_text(listing, place) == cursor:
             return place
     raise ConfigError(f"cursor: expected one that a page gave, given {shown(cursor)}")
 
