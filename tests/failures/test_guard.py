@@ -191,3 +191,21 @@ async def test_a_worker_says_that_it_needs_to_be_newer(
         raw.hset(config, "needs", PROTOCOL)
         await beating.enqueue(spec("a"))
         await until_done(server, beating, 2)
+
+
+async def test_a_ceiling_in_code_keeps_nobody_from_reading_a_closed_queue(
+    server: Server, queue: rota.Queue
+) -> None:
+    """It is told once the queue is open again."""
+    raw, config = server.raw(), queue.link.keys.config
+    raw.hset(config, "sealed", "orders-2")
+    other = rota.Queue(queue.name, url=server.url, default_ceiling=3)
+    try:
+        assert (await other.info()).default_ceiling is None
+        with pytest.raises(QueueClosed):
+            await other.enqueue(spec("a"))
+        raw.hdel(config, "sealed")
+        await other.enqueue(spec("a"))
+        assert (await other.info()).default_ceiling == 3
+    finally:
+        await other.close()

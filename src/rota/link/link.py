@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from rota.connection import AsyncClient, Bounds, Client, Target, parse_url
 from rota.doctor import Doctor
+from rota.errors import QueueClosed
 from rota.explain import Explainer
 from rota.script.keys import Keys
 from rota.script.loader import LIBRARY, Library, Operation
@@ -116,8 +118,9 @@ class Link:
 
     def _announce(self, operation: Operation[T]) -> Operation[T]:
         if self._default_ceiling is not None:
-            yield from self.store.declare_ceiling(self._default_ceiling)
-            self._default_ceiling = None
+            with suppress(QueueClosed):  # who may not write to a queue may read it, and end jobs
+                yield from self.store.declare_ceiling(self._default_ceiling)
+                self._default_ceiling = None
         return (yield from operation)
 
     def own_async_client(self, *, reply_timeout: float) -> AsyncClient:
