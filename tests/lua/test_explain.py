@@ -98,6 +98,13 @@ def test_a_paused_queue_comes_first(desk: Desk, why: Why) -> None:
     assert why.one("", "queue_paused").until == soon(desk)
 
 
+def test_a_sealed_queue_says_where_it_goes(desk: Desk, why: Why) -> None:
+    desk.add("j")
+    desk.raw.hset(desk.keys.config, "sealed", "orders-2\x1b")
+    assert kinds(why.job("j")) == kinds(why.lane()) == ["queue_sealed", "turn"]
+    assert "as it moves to orders-2\\x1b: what runs ends" in why.one("j", "queue_sealed").text
+
+
 @pytest.mark.parametrize(
     ("source", "text", "frees"),
     [

@@ -86,7 +86,13 @@ def _lane_reasons(words: Words, case: LaneCase, holders: Sequence[Holder]) -> It
     """All that holds at once, in no order. Where nothing waits, nothing waits for a permit."""
     queue, lane = case.queue, case.lane
     for reason in (*queue_reasons(words, queue), *lane_reasons(words, queue, lane, holders)):
-        if lane.waiting or reason.kind in ("queue_paused", "paused", "stopped", "blocked"):
+        if lane.waiting or reason.kind in (
+            "queue_sealed",
+            "queue_paused",
+            "paused",
+            "stopped",
+            "blocked",
+        ):
             yield reason
     for sequence in case.sequences:
         yield from sequence_reasons(words, sequence, None)

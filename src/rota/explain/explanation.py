@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 ReasonKind: TypeAlias = Literal[
     "dead",
     "running",
+    "queue_sealed",
     "queue_paused",
     "stopped",
     "paused",
@@ -26,7 +27,15 @@ ReasonKind: TypeAlias = Literal[
 ]
 
 _THE_WHOLE_ANSWER = ("dead", "running")
-_NEEDS_SOMEONE = ("queue_paused", "stopped", "paused", "no_worker", "sequence", "damaged")
+_NEEDS_SOMEONE = (
+    "queue_sealed",
+    "queue_paused",
+    "stopped",
+    "paused",
+    "no_worker",
+    "sequence",
+    "damaged",
+)
 _NOTHING_IN_THE_WAY = ("turn", "idle")
 
 

@@ -17,6 +17,7 @@ class QueueFacts(msgspec.Struct, frozen=True):
     permits: int
     paused: str | None = None
     paused_until: float | None = None
+    sealed: str | None = None
     ceiling: int | None = None
     sweeping: bool = False
 

@@ -10,7 +10,7 @@ import msgspec
 from rota.explain.explanation import Reason, ReasonKind
 from rota.explain.facts import Holder, LaneFacts, QueueFacts, RingFacts
 from rota.explain.turns import expected_turn
-from rota.explain.words import Words, count, note_of, unix
+from rota.explain.words import Words, count, note_of, plain, unix
 
 SHOWN_HOLDERS = 3
 """Holders named in a sentence; the detail has them all."""
@@ -18,6 +18,14 @@ SHOWN_HOLDERS = 3
 
 def queue_reasons(words: Words, queue: QueueFacts) -> Iterator[Reason]:
     """What keeps every lane of the queue from being served."""
+    if queue.sealed is not None:
+        yield Reason(
+            "queue_sealed",
+            f"The whole queue is sealed, as it moves to {plain(queue.sealed)}: what runs ends, "
+            "nothing starts.",
+            "The end of its move",
+            detail={"to": queue.sealed},
+        )
     if queue.paused is not None:
         paused, until = "The whole queue is paused", queue.paused_until
         yield _shut(words, "queue_paused", paused, queue.paused, until, words.resume_queue())

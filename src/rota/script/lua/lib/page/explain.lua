@@ -29,7 +29,7 @@ local function packed(facts)
 end
 
 local function queue_facts()
-  local set = redis.call('HMGET', k_config, 'paused', 'ceiling', 'sweep')
+  local set = redis.call('HMGET', k_config, 'paused', 'ceiling', 'sweep', 'sealed')
   return {
     now = now,
     consumers = redis.call('ZCOUNT', k_consumers, '(' .. string.format('%.0f', now), '+inf'),
@@ -38,6 +38,7 @@ local function queue_facts()
     paused_until = score_of(k_blocked, 'q:'),
     ceiling = tonumber(set[2] or nil),
     sweeping = set[3] and true or nil,
+    sealed = set[4] or nil,
   }
 end
 
