@@ -26,7 +26,7 @@ from rota.store.shares import LaneShare, Shares
 from rota.values.config import Durable, WorkerConfig
 from rota.values.jobspec import JobSpec
 from rota.values.limits import Rate, Template
-from rota.values.listing import JobsPage, SequenceInfo, SequencesPage
+from rota.values.listing import FoundQueue, JobsPage, LanesPage, SequenceInfo, SequencesPage
 from rota.values.model import (
     Cancelled,
     ConsumerInfo,
@@ -61,6 +61,7 @@ __all__ = [
     "Enqueued",
     "Explanation",
     "Finding",
+    "FoundQueue",
     "Job",
     "JobInfo",
     "JobSpec",
@@ -69,6 +70,7 @@ __all__ = [
     "LaneFull",
     "LaneInfo",
     "LaneShare",
+    "LanesPage",
     "LeaseLost",
     "Moved",
     "NotDurable",

@@ -13,9 +13,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from rota.connection import Client
 from rota.errors import RotaError
-from rota.queue import Queue
+from rota.queue import Queue, SyncQueue
 from rota.values.model import QueueInfo
 
 PATIENCE_S = 2.0
@@ -63,22 +62,22 @@ class Health:
         return Health(self.checks + others.checks)
 
 
-def check(queue: Queue, *, workers: bool = False, client: Client | None = None) -> Health:
+def check(queue: Queue | SyncQueue, *, workers: bool = False) -> Health:
     """Whether the queue's server answers within two seconds; with `workers` also whether someone
     is there to do what waits. Blocks, and never raises for an outage.
 
-    `client`: one made by `probe(queue)`, for who asks again and again; by default a connection is
-    opened and closed. In an event loop: `await asyncio.to_thread(check, queue)`.
+    A connection is opened for it and closed; who asks again and again gives what `probe(queue)`
+    made. In an event loop: `await asyncio.to_thread(check, queue)`.
     """
-    own = probe(queue) if client is None else client
+    asked = probe(queue) if isinstance(queue, Queue) else queue
     began = time.monotonic()
     try:
-        info = own.run(queue.link.inspector.queue())
+        info = asked.info()
     except (RotaError, OSError) as error:
         return Health((Check(f"{queue.name}: server", False, str(error)),))
     finally:
-        if client is None:
-            own.close()
+        if asked is not queue:
+            asked.close()
     took = (time.monotonic() - began) * 1000
     checks = [Check(f"{queue.name}: server", True, f"answered in {took:.1f} ms")]
     if workers:
@@ -124,6 +123,6 @@ def _could_work(info: QueueInfo) -> bool:
     return info.lanes_ready > 0 and idle and not _stands_still(info)
 
 
-def probe(queue: Queue) -> Client:
-    """A client that gives up soon, for one thread at a time; close it."""
-    return queue.link.own_client(reply_timeout=PATIENCE_S, resend=False)
+def probe(queue: Queue) -> SyncQueue:
+    """The queue for `check`: with a connection of its own, and little patience; close it."""
+    return queue.apart(timeout=PATIENCE_S, resend=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rota.explain import Explanation
 from rota.link import AsyncFace, BlockingFace, Link, verb
 from rota.script.loader import Operation
@@ -20,9 +22,12 @@ class _JobVerbs:
         return self._link.inspector.job(self.id)
 
     @verb
-    def explain(self) -> Operation[Explanation | None]:
-        """Why the job is not running now, and what would free it; None where there is none."""
-        return self._link.explainer.job(self.id)
+    def explain(self, *, shell: Sequence[str] = ()) -> Operation[Explanation | None]:
+        """Why the job is not running now, and what would free it; None where there is none.
+
+        `shell`: as of `Lane.explain`.
+        """
+        return self._link.explainer.job(self.id, shell=shell)
 
     @verb
     def retry(self) -> Operation[RetryAnswer]:

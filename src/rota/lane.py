@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from rota.explain import Explanation
@@ -141,9 +142,13 @@ class _LaneVerbs:
         return self._link.inspector.lane(self.name)
 
     @verb
-    def explain(self) -> Operation[Explanation]:
-        """Why the lane is not served now, and what would free it; its counts, its oldest wait."""
-        return self._link.explainer.lane(self.name)
+    def explain(self, *, shell: Sequence[str] = ()) -> Operation[Explanation]:
+        """Why the lane is not served now, and what would free it; its counts, its oldest wait.
+
+        `shell`: the queue's name, and options, as on a command line; then what frees it is told as
+        commands.
+        """
+        return self._link.explainer.lane(self.name, shell=shell)
 
 
 class Lane(_LaneVerbs, AsyncFace):

@@ -7,21 +7,24 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import fields
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, Never, ParamSpec, TypeVar, get_args, overload
 
 from rota.consume.consuming import Consuming
 from rota.consumer import Consumer, SyncConsumer
 from rota.dead_jobs import DeadJobs, SyncDeadJobs
-from rota.doctor import Report
+from rota.doctor import Advice, Progress, Report
+from rota.doctor.server import ServerCheck
 from rota.errors import ConfigError, UnknownTask
 from rota.job import JobHandle, SyncJobHandle
 from rota.lane import Lane, SyncLane
-from rota.link import AsyncFace, BlockingFace, Link, Producer, verb
+from rota.link import AsyncFace, BlockingFace, Link, Producer, look, verb
 from rota.payload.signature import inner_function
-from rota.script.keys import DEFAULT_PREFIX, Keys
-from rota.script.loader import LIBRARY, Library, Operation
+from rota.script.keys import Keys
+from rota.script.loader import Operation
 from rota.store import OnFull
 from rota.store.census import Census
+from rota.store.inspector import server_queues
 from rota.store.shares import Shares, ShareSort
 from rota.task import AnyTask, Task, TaskPolicy
 from rota.values import config, names
@@ -29,9 +32,9 @@ from rota.values.config import Durable
 from rota.values.guide import OF_QUEUES, Guide
 from rota.values.jobspec import Charge, JobSpec, OnDead
 from rota.values.limits import UNSET, Rate, Template, Unset
-from rota.values.listing import JobsPage, SequencesPage
+from rota.values.listing import FoundQueue, JobsPage, LanesPage, SequencesPage
 from rota.values.model import ConsumerInfo, Enqueued, Job, JobState, LaneInfo, LaneSort, QueueInfo
-from rota.values.names import shown
+from rota.values.names import lane_name, shown
 from rota.values.timing import Backoff, BackoffRule, seconds
 
 P = ParamSpec("P")
@@ -45,9 +48,21 @@ class _QueueVerbs(Guide):
     _called_here = OF_QUEUES
 
     def __init__(self, link: Link, producer: Producer, consuming: Consuming) -> None:
+        self.name = link.keys.queue
+        self.prefix = link.keys.prefix
         self._link = link
         self._producer = producer
         self._consuming = consuming
+
+    @property
+    def server(self) -> str:
+        """Where its server is, without passwords; asking settles which it is."""
+        return self._link.target.display
+
+    @property
+    def root(self) -> str:
+        """What all its keys begin with."""
+        return self._link.keys.root
 
     @verb
     def enqueue_many(
@@ -88,6 +103,19 @@ class _QueueVerbs(Guide):
     def highest_lanes(self, limit: int = 100) -> Operation[dict[LaneSort, list[LaneInfo]]]:
         """The `limit` highest lanes by each figure that `lanes` may go by, of fewer walks."""
         return self._link.inspector.highest(limit, *get_args(LaneSort))
+
+    @verb
+    def lanes_page(self, cursor: str | None = None) -> Operation[LanesPage]:
+        """A page of all lanes in the order of `lanes`; `cursor`: the one of the page before.
+
+        A lane that changes meanwhile may come twice. Raises ConfigError.
+        """
+        return self._link.inspector.lanes_page(cursor)
+
+    @verb
+    def lanes_named(self, names: Iterable[str]) -> Operation[list[LaneInfo]]:
+        """These lanes as they stand, in the order given."""
+        return self._link.inspector.lanes_named([lane_name(name) for name in names])
 
     @verb
     def shares(self, limit: int = 20, by: ShareSort = "behind") -> Operation[Shares]:
@@ -256,19 +284,42 @@ class _QueueVerbs(Guide):
         """Ends a consumer's lease: what it holds goes back uncounted. None: no such lease."""
         return self._link.store.evict(names.job_id(consumer))
 
-    @verb
-    def doctor(self, repair: bool = False) -> Operation[Report]:
+    @look
+    def doctor(
+        self, repair: bool = False, *, progress: Progress | None = None
+    ) -> Operation[Report]:
         """Checks the queue's invariants and its server while work goes on; see docs/doctor.md.
 
         With `repair` it mends what it can. What it reports was so when it was looked at; what is
-        too large to be sure of is in `unchecked`.
+        too large to be sure of is in `unchecked`. `progress` is told which check begins, its number
+        and how many there are.
         """
-        return self._link.doctor.examine(repair=repair, park_s=self._consuming.beat)
+        return self._link.doctor.examine(
+            repair=repair, park_s=self._consuming.beat, progress=progress
+        )
+
+    @look
+    def advice(self) -> Operation[list[Advice]]:
+        """What of the server's settings endangers the queue: the doctor's first check alone."""
+        return ServerCheck(self._link.keys, self._consuming.beat).examine()
 
     @verb
     def info(self) -> Operation[QueueInfo]:
         """Totals of the queue."""
         return self._link.inspector.queue()
+
+    @look
+    def exists(self) -> Operation[bool]:
+        """Whether anything of the queue is on its server: settings, workers, a job at any time."""
+        return self._link.inspector.exists()
+
+    @look
+    def server_queues(self) -> Operation[list[FoundQueue]]:
+        """All queues on this one's server, on a cluster those of all its nodes.
+
+        Looks through all keys of the server, some at a time.
+        """
+        return server_queues()
 
 
 class Queue(_QueueVerbs, AsyncFace):
@@ -282,9 +333,8 @@ class Queue(_QueueVerbs, AsyncFace):
     bytes, up to 64 MiB. `beat`: the fallback period of idle consumers, in seconds. `durable`: what
     every enqueue waits for before it returns. `timeout`: the most a call to the server takes in
     all, waits and resends included; in seconds, 0.1 … 30. `shards`: over how many hash slots, and
-    so nodes of a cluster, the queue's lanes are spread; 1 is all that is there yet. `library`: the
-    scripts that its server runs; tests give it some with a clock of their own. Raises ConfigError;
-    touches no server.
+    so nodes of a cluster, the queue's lanes are spread; 1 is all that is there yet. Raises
+    ConfigError; touches no server.
 
     Queues of one process on one server share their connections. The end of an `async with queue:`
     lets go of them, as `close` does.
@@ -295,7 +345,7 @@ class Queue(_QueueVerbs, AsyncFace):
         name: str,
         *,
         url: str | None = None,
-        prefix: str = DEFAULT_PREFIX,
+        prefix: str = config.DEFAULT_PREFIX,
         require_lane: bool = False,
         default_ceiling: int | None = None,
         max_payload: int = config.DEFAULT_MAX_PAYLOAD,
@@ -303,16 +353,13 @@ class Queue(_QueueVerbs, AsyncFace):
         durable: Durable | None = None,
         timeout: float | timedelta = config.TIMEOUT_S,
         shards: int = 1,
-        library: Library = LIBRARY,
     ) -> None:
-        self.name = names.queue_name(name)
         self.max_payload = config.whole(max_payload, 1, config.MAX_MAX_PAYLOAD, "max_payload")
         self.default_ceiling = config.ceiling(default_ceiling)
         config.check_shards(shards)
         link = Link(
-            Keys(self.name, names.prefix(prefix)),
+            Keys(names.queue_name(name), names.prefix(prefix)),
             url,
-            library=library,
             default_ceiling=self.default_ceiling,
             timeout=config.timeout(timeout),
         )
@@ -486,6 +533,24 @@ class Queue(_QueueVerbs, AsyncFace):
         """The same queue for code without an event loop."""
         return SyncQueue(self)
 
+    def use_server(self, url: str) -> bool:
+        """Names its server, as long as it has not been used; False where it is on another."""
+        return self.link.use(url)
+
+    @property
+    def unstarted_server(self) -> Path | None:
+        """The directory where its first use would start an embedded server that has never run;
+        None where its server is another, or has run."""
+        return self.link.unstarted
+
+    def apart(self, *, timeout: float | timedelta, resend: bool = True) -> SyncQueue:
+        """Its blocking face with a connection of its own, for one thread at a time: for probes,
+        which must not wait for others. Calls take at most `timeout`, and are not made again where
+        that is not wanted. Close it.
+        """
+        link = self.link.apart(timeout=config.timeout(timeout), resend=resend)
+        return SyncQueue(self, link)
+
     async def close(self) -> None:
         """Lets go of this loop's connections, which end with the last queue that uses them.
 
@@ -507,8 +572,8 @@ class SyncQueue(_QueueVerbs, BlockingFace):
     The end of a `with queue.sync:` closes the connections of blocking callers, as `close` does.
     """
 
-    def __init__(self, queue: Queue) -> None:
-        super().__init__(queue.link, queue._producer, queue.consuming)
+    def __init__(self, queue: Queue, link: Link | None = None) -> None:
+        super().__init__(link or queue.link, queue._producer, queue.consuming)
         self._decode = queue.decode
 
     def enqueue(

@@ -15,17 +15,17 @@ In a test (with pytest-asyncio and `asyncio_mode = "auto"`):
         drained = await drain(queue)
         assert (drained.done, drained.retried, drained.dead) == (1, 0, 0)
 
-`drain_sync` is for tests without an event loop, `embedded_server` for those without pytest.
+`drain_sync` is for tests without an event loop; `embedded_server` and `every_queue_on` are for
+those without pytest.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import timedelta
 
-from rota.connection import parse_url
 from rota.embedded import EmbeddedServer, socket_url, temporary_server
 from rota.embedded.wire import ask
 from rota.link import Link
@@ -34,7 +34,7 @@ from rota.values import config
 from rota.values.timing import seconds
 from rota.worker import Drained, Worker
 
-__all__ = ["Drained", "drain", "drain_sync", "embedded_server"]
+__all__ = ["Drained", "drain", "drain_sync", "embedded_server", "every_queue_on"]
 
 _FLUSH_TIMEOUT_S = 10.0
 
@@ -48,6 +48,11 @@ def embedded_server() -> Iterator[str]:
     """
     with temporary_server() as server:
         yield socket_url(server)
+
+
+def every_queue_on(url: str) -> AbstractContextManager[None]:
+    """Every queue of this process uses that server inside the block, whatever its code names."""
+    return Link.all_to(url)
 
 
 async def drain(
@@ -100,7 +105,7 @@ else:
     _SERVER = pytest.StashKey[EmbeddedServer]()
 
     @pytest.fixture
-    def rota_url(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    def rota_url(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         """The URL of a server that is empty when the test begins; ROTA_URL names it meanwhile.
 
         Every queue uses it for the test, also one that names a server of its own in code: no
@@ -115,5 +120,5 @@ else:
         ask(server.socket, "FLUSHALL", timeout=_FLUSH_TIMEOUT_S)
         url = socket_url(server)
         monkeypatch.setenv("ROTA_URL", url)
-        monkeypatch.setattr(Link, "instead", parse_url(url))
-        return url
+        with every_queue_on(url):
+            yield url

@@ -75,7 +75,7 @@ class Worker(Guide):
         self.queues = [queue] if isinstance(queue, Queue) else list(queue)
         if not self.queues or not all(isinstance(one, Queue) for one in self.queues):
             raise ConfigError(f"worker: expected a rota.Queue or several, given {queue!r}")
-        if len({one.link.keys.root for one in self.queues}) < len(self.queues):
+        if len({one.root for one in self.queues}) < len(self.queues):
             raise ConfigError("worker: expected each queue once")
         self.config = config.WorkerConfig(
             concurrency=concurrency,

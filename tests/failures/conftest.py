@@ -8,7 +8,7 @@ import pytest
 
 import rota
 from tests.failures.tools import Timed
-from tests.support.clock import Clock, library
+from tests.support.clock import Clock, on_test_clock
 from tests.support.faulty import Break, Faulty
 from tests.support.queues import open_queue
 from tests.support.servers import Server
@@ -31,7 +31,7 @@ async def beating(server: Server, queue_name: str) -> AsyncIterator[rota.Queue]:
 @pytest.fixture
 async def timed(server: Server, queue_name: str) -> AsyncIterator[Timed]:
     """A queue whose time the test tells."""
-    queue = rota.Queue(queue_name, url=server.url, library=library())
+    queue = on_test_clock(rota.Queue(queue_name, url=server.url))
     yield Timed(queue, Clock(server.raw(), queue.link.keys))
     await queue.close()
 

@@ -84,7 +84,11 @@ class Stage:
         await self.queue.quiet(self.busy.other.id)
         self._kept = Kept(self.server, self.keys, self.queue.name)
         run = self.queue.link.run
-        self.queue.link.run = lambda operation: run(self._watched(operation))  # type: ignore[method-assign]
+
+        def watched(operation: Operation[Any], **how: Any) -> Any:
+            return run(self._watched(operation), **how)
+
+        self.queue.link.run = watched  # type: ignore[method-assign]
         return self
 
     def _due(self, *kinds: str) -> None:

@@ -21,7 +21,7 @@ from rota.script.keys import Keys
 from rota.values.config import MAX_CLAIM
 from rota.values.jobspec import JobSpec
 from tests.conftest import PrivateServer
-from tests.support.clock import Clock, library
+from tests.support.clock import Clock, on_test_clock
 from tests.support.queues import assert_sound
 from tests.support.servers import Server
 from tests.support.times import PATIENCE
@@ -464,7 +464,7 @@ async def test_endings_of_any_size(queue: rota.Queue, verb: str) -> None:
 
 async def test_leases_of_any_number_lapse_at_once(server: Server, queue_name: str) -> None:
     """1,001 consumers with a job each, and one with 8,000."""
-    queue = rota.Queue(queue_name, url=server.url, library=library())
+    queue = on_test_clock(rota.Queue(queue_name, url=server.url))
     clock, store, run = Clock(server.raw(), queue.link.keys), queue.link.store, queue.link.run
 
     async def claim(consumer: str, number: int, want: int) -> int:

@@ -20,7 +20,7 @@ import pytest
 import rota
 from rota.consumer import Consumer
 from rota.values.jobspec import JobSpec
-from tests.support.clock import Clock, library
+from tests.support.clock import Clock, on_test_clock
 from tests.support.queues import assert_sound, spent
 from tests.support.servers import Server
 from tests.support.times import FAR_BEAT, IN_TIME
@@ -39,7 +39,7 @@ async def queue(server: Server, queue_name: str) -> AsyncIterator[rota.Queue]:
 @pytest.fixture
 async def timed(server: Server, queue_name: str) -> AsyncIterator[tuple[rota.Queue, Clock]]:
     """A queue whose time the test tells."""
-    queue = rota.Queue(queue_name, url=server.url, library=library())
+    queue = on_test_clock(rota.Queue(queue_name, url=server.url))
     yield queue, Clock(server.raw(), queue.link.keys)
     await queue.close()
 

@@ -6,13 +6,14 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
 import rota
 from rota import worker as workers
-from rota.connection import AsyncClient, Bounds, parse_url
 from rota.health import Health, check
+from rota.link import Link
 from rota.worker import Worker
 from tests.conftest import PrivateServer
 from tests.support.proxy import Proxy
@@ -55,10 +56,15 @@ async def test_a_doorbell_that_is_down_is_told_though_all_else_answers(
 ) -> None:
     network = proxy(valkey)
 
-    def through_proxy(*, reply_timeout: float) -> AsyncClient:
-        return AsyncClient(parse_url(network.url), size=1, bounds=Bounds(reply_timeout))
+    apart = queue.link.apart
 
-    monkeypatch.setattr(queue.link, "own_async_client", through_proxy)
+    def through_proxy(*, resend: bool = True, **bounds: Any) -> Link:
+        own = apart(resend=resend, **bounds)
+        if resend:  # the doorbell's; the lease thread and probes send nothing again
+            assert own.use(network.url)
+        return own
+
+    monkeypatch.setattr(queue.link, "apart", through_proxy)
     done: list[int] = []
 
     @queue.task

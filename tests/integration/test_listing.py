@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 import rota
-from rota.store.inspector import find_queues
 from tests.support.queues import assert_sound, open_queue, spec, specs
 from tests.support.servers import Server
 from tests.support.times import IN_TIME, LEASE, SHORT_BEAT
@@ -123,10 +122,7 @@ async def test_queues_are_found_on_every_node(server: Server, queue_name: str) -
         async with open_queue(server, name) as other:
             await other.enqueue(spec())
     async with open_queue(server, queue_name) as queue:
-        found, cursor, pages = set[str](), "", 0
-        while cursor or not pages:
-            cursor, keys = await queue.link.run(find_queues(cursor))
-            found |= {one.queue for one in keys}
-            pages += 1
-        assert found == names
-        assert pages >= len(server.nodes)
+        found = await queue.server_queues()
+        assert [one.name for one in found] == sorted(names)
+        assert {one.prefix for one in found} == {queue.prefix}
+        assert [one.info.waiting for one in found] == [1] * len(names)

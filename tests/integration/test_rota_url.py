@@ -6,7 +6,7 @@ import pytest
 
 import rota
 from rota.errors import Unavailable
-from rota.testing import drain, rota_url
+from rota.testing import drain, embedded_server, every_queue_on, rota_url
 
 __all__ = ["rota_url"]
 
@@ -36,3 +36,16 @@ async def test_without_it_the_queue_uses_its_own() -> None:
     with pytest.raises(Unavailable, match="127.0.0.1:1"):
         queue.sync.info()
     await queue.close()
+
+
+async def test_every_queue_on_a_server_for_a_block() -> None:
+    """One inside the other, too; afterwards each queue is where it was."""
+    with embedded_server() as url, every_queue_on(url):
+        assert queue.server == url
+        await work.enqueue()
+        with embedded_server() as other, every_queue_on(other):
+            assert (await queue.info()).waiting == 0
+            await queue.close()
+        assert (await queue.info()).waiting == 1
+        await queue.close()
+    assert queue.server == NOWHERE

@@ -18,7 +18,7 @@ from rota.script.loader import BOUND
 from rota.values import ids
 from tests.failures.stage import ACTS, Act, Stage, store
 from tests.model import audit
-from tests.support.clock import Clock, library
+from tests.support.clock import Clock, on_test_clock
 from tests.support.queues import dump, spec
 from tests.support.servers import Server
 from tests.support.times import FAR_BEAT
@@ -107,7 +107,7 @@ class Life:
         self.sent: set[str] = set()
 
     async def live(self, server: Server, name: str) -> Life:
-        queue = rota.Queue(name, url=server.url, library=library(), beat=FAR_BEAT)
+        queue = on_test_clock(rota.Queue(name, url=server.url, beat=FAR_BEAT))
         Clock(server.raw(), queue.link.keys)
         try:
             stage = await Stage(server, queue, wary=False).set_up()

@@ -13,7 +13,7 @@ from rota.errors import ConfigError
 from rota.script import stubs
 from rota.script.loader import Operation, packed_names
 from rota.store.shares import LaneShare, Shares, ShareSort
-from tests.support.clock import Clock, library
+from tests.support.clock import Clock, on_test_clock
 from tests.support.queues import assert_sound, specs, spent
 from tests.support.servers import Server
 
@@ -54,7 +54,7 @@ class Scene:
 
 @pytest.fixture
 async def scene(server: Server, queue_name: str) -> AsyncIterator[Scene]:
-    queue = rota.Queue(queue_name, url=server.url, library=library())
+    queue = on_test_clock(rota.Queue(queue_name, url=server.url))
     yield Scene(queue, Clock(server.raw(), queue.link.keys))
     if len(server.keys()) < 2000:  # the audit looks key by key
         assert_sound(server, queue)

@@ -8,6 +8,7 @@ import shlex
 import pytest
 
 from rota.cli.queues import shell_words
+from rota.explain.words import command
 from rota.queue import Queue
 from rota.values.jobspec import JobSpec
 from tests.process.conftest import Here
@@ -155,7 +156,8 @@ def test_a_password_is_not_repeated() -> None:
         ("unix:///tmp/x?db=2&password=s3cret", "unix:///tmp/x?db=2&password=***"),
         ("redis://host/2", "redis://host/2"),
     ):
-        assert shell_words("q", url) == ("q", "--url", told)
+        said = shlex.split(command(shell_words("q", url), "lane resume", "t7"))
+        assert said == ["rota", "lane", "resume", "q", "t7", "--url", told]
     assert shell_words("shop:queue", None) == ("shop:queue",)
 
 

@@ -1,7 +1,8 @@
 """A queue's time in a test's hand.
 
 `library()` assembles the scripts as they are shipped, but for the clock: they read the time from
-field `clock` of the queue's `config` hash. `Clock` writes it, by a raw client.
+field `clock` of the queue's `config` hash. `Clock` writes it, by a raw client; `on_test_clock`
+gives a queue these scripts.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from functools import cache
 
 import redis
 
+import rota
 from rota.script.keys import Keys
 from rota.script.loader import Library
 
@@ -19,6 +21,12 @@ START_MS = 1_700_000_000_000
 @cache
 def library() -> Library:
     return Library({"clock": "local now = tonumber(redis.call('HGET', k_config, 'clock'))\n"})
+
+
+def on_test_clock(queue: rota.Queue) -> rota.Queue:
+    """The queue, whose server takes the time from its `Clock`. Before its first use."""
+    queue.link.library = library()
+    return queue
 
 
 class Clock:

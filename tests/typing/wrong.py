@@ -83,6 +83,8 @@ async def verbs() -> None:
     await queue.jobs("lost")  # wrong
     await queue.lanes("10")  # wrong
     await queue.lanes(by="name")  # wrong
+    await queue.doctor(progress=len)  # wrong
+    await queue.lanes_page(3)  # wrong
     await queue.job("j").cancel("ops")  # wrong
     await queue.dead.replay(7)  # wrong
     text: str = await queue.purge()  # wrong

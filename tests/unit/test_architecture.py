@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -41,6 +42,17 @@ def test_every_file_it_names_exists() -> None:
         roots = (ROOT, ROOT / "src/rota", ROOT / "src/rota/script", ROOT / "src/rota/script/lua")
         places = [root / name for root in roots]
         assert any(place.exists() for place in places), f"{name} is named but does not exist"
+
+
+def test_faces_reach_through_no_queue() -> None:
+    """What they lack is a verb of the queue: `.link` and `.consuming` are for what works inside."""
+    for face in ("cli", "demo", "metrics", "web"):
+        for path in (ROOT / "src/rota" / face).rglob("*.py"):
+            nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+            called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}  # view.link(…)
+            for node in nodes:
+                if isinstance(node, ast.Attribute) and id(node) not in called:
+                    assert node.attr not in ("link", "consuming"), f"{path}:{node.lineno}"
 
 
 def test_it_fits_on_a_few_pages() -> None:

@@ -18,9 +18,9 @@ from rota.values.signals import Signal
 PUBLIC = [
     "Advice", "Backoff", "BatchInterrupted", "Bury", "Cancelled", "Census", "ConfigError",
     "ConsumerInfo",
-    "Drained", "Durable", "Enqueued", "Explanation", "Finding", "Job", "JobInfo",
-    "JobSpec", "JobsPage", "LaneBroken", "LaneFull", "LaneInfo", "LaneShare", "LeaseLost", "Moved",
-    "NotDurable",
+    "Drained", "Durable", "Enqueued", "Explanation", "Finding", "FoundQueue",
+    "Job", "JobInfo", "JobSpec", "JobsPage", "LaneBroken", "LaneFull", "LaneInfo", "LaneShare",
+    "LanesPage", "LeaseLost", "Moved", "NotDurable",
     "PayloadError", "Queue", "QueueBroken", "QueueClosed", "QueueInfo", "Rate", "RateLimited",
     "Reason", "Release",
     "Report",

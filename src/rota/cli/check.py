@@ -8,7 +8,7 @@ import typer
 from rota.cli import options
 from rota.cli.exits import FAILED, reporting
 from rota.cli.printing import print_rows
-from rota.cli.queues import absent, find_queue, is_there
+from rota.cli.queues import absent, find_queue
 from rota.errors import RotaError
 from rota.health import Check, Health, signs_of_life
 from rota.health import check as check_queue
@@ -50,7 +50,7 @@ def check(
 def _life(queue: Queue) -> Health:
     """Nothing else is wrong with a queue that is not there: its name may be."""
     try:
-        there = is_there(queue)
+        there = queue.sync.exists()
     except (RotaError, OSError) as error:
         return Health((Check(f"{queue.name}: server", False, str(error)),))
     found = Health((Check(f"{queue.name}: queue", there, "" if there else absent(queue)),))

@@ -75,7 +75,7 @@ def dev(
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
         say(f"rota dev: {target}, Ctrl-C ends it")
         say(f"  dashboard  {address_of(listening)}")
-        say(f"  server     {queue.link.target.display}")
+        say(f"  server     {queue.server}")
         words = ["worker", target, "-c", str(concurrency), "--grace", str(GRACE_S)]
         words += [] if url is None else ["--url", url]
         folder = _folder_of(target.partition(":")[0])

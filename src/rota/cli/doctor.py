@@ -10,7 +10,7 @@ import typer
 from rota.cli import options
 from rota.cli.exits import FAILED, reporting, say
 from rota.cli.printing import json_line
-from rota.cli.queues import absent, find_queue, is_there
+from rota.cli.queues import absent, find_queue
 from rota.cli.terminal import bar
 from rota.doctor import Report
 from rota.errors import Unavailable
@@ -32,18 +32,15 @@ def doctor(
         queue = find_queue(name, url)
         try:
             try:
-                there = is_there(queue)
+                there = queue.sync.exists()
             except Unavailable:  # perhaps only refused: the doctor says what its user lacks
                 there = True
             with bar(_columns, total=None) as move:
-                report = queue.link.client.run(
-                    queue.link.doctor.examine(
-                        repair=repair,
-                        park_s=queue.consuming.beat,
-                        progress=lambda step, number, of: move(
-                            description=step, completed=number, total=of
-                        ),
-                    )
+                report = queue.sync.doctor(
+                    repair,
+                    progress=lambda step, number, of: move(
+                        description=step, completed=number, total=of
+                    ),
                 )
         finally:
             queue.sync.close()

@@ -176,8 +176,7 @@ def explain(
     Exit status 1 when there is no such job: never enqueued, or done.
     """
     with opened(name, url) as queue:
-        asked = queue.link.explainer.job(queue.sync.job(id).id, shell=shell_words(name, url))
-        found = queue.link.run_sync(asked)
+        found = queue.sync.job(id).explain(shell=shell_words(name, url))
         if found is None:
             _fail_without(queue, id)
         print_explanation(found, as_json=as_json)

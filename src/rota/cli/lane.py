@@ -105,7 +105,7 @@ def ls(
         if info.paused:
             say(f"queue {queue.name} is paused: nothing is handed out until it is resumed")
         if not lanes:
-            say(f"queue {queue.name} has no lanes on {queue.link.target.display}")
+            say(f"queue {queue.name} has no lanes on {queue.server}")
             return
         headings = list(COLUMNS)
         print_table(headings, rows(COLUMNS, lanes), numbers=headings[1:-1])
@@ -173,8 +173,8 @@ def explain(
 ) -> None:
     """Say why a lane is not served now, and what would free it, the decisive reason first."""
     with opened(name, url) as queue:
-        asked = queue.link.explainer.lane(queue.sync.lane(lane).name, shell=shell_words(name, url))
-        print_explanation(queue.link.run_sync(asked), as_json=as_json)
+        found = queue.sync.lane(lane).explain(shell=shell_words(name, url))
+        print_explanation(found, as_json=as_json)
 
 
 @app.command(name="set")

@@ -13,7 +13,7 @@ import typer
 
 from rota.cli import options
 from rota.cli.exits import FAILED, SERVER, USAGE, fail, reporting, say
-from rota.cli.queues import absent, find_queue, is_there
+from rota.cli.queues import absent, find_queue
 from rota.values.config import whole
 
 LOOPBACK = "127.0.0.1"
@@ -63,7 +63,7 @@ def metrics(
                     raise typer.Exit(SERVER)
                 for queue in found:
                     stack.callback(queue.sync.close)
-                    if not is_there(queue):
+                    if not queue.sync.exists():
                         fail(absent(queue), FAILED)
                 return
             endpoint = Endpoint(source, source.health, host=host, port=port)

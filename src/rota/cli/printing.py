@@ -13,7 +13,6 @@ import typer
 
 from rota.cli.exits import say
 from rota.explain import Explanation
-from rota.script.keys import Keys
 from rota.store.shares import LaneShare
 from rota.values.model import JobInfo, LaneInfo, QueueInfo
 from rota.values.names import text_of, visible
@@ -86,10 +85,10 @@ def row_of(thing: Any) -> Row:
     return row
 
 
-def queue_row(keys: Keys, info: QueueInfo) -> Row:
+def queue_row(name: str, prefix: str, info: QueueInfo) -> Row:
     row: dict[str, Any] = msgspec.to_builtins(info)
     del row["served"], row["beat_age"], row["overdue"]
-    return {"queue": keys.queue, "prefix": keys.prefix, **row}
+    return {"queue": name, "prefix": prefix, **row}
 
 
 def lane_row(lane: LaneInfo) -> Row:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from rota.cli import options
 from rota.cli.exits import reporting, say
 from rota.cli.options import noun
@@ -11,22 +9,20 @@ from rota.cli.printing import Columns, print_facts, print_found, print_rows, que
 from rota.cli.queues import expect_server, opened
 from rota.cli.terminal import confirm, progress
 from rota.cli.times import end_of, when
-from rota.link import Link
-from rota.script.keys import DEFAULT_PREFIX, Keys
-from rota.store.inspector import Inspector, find_queues
-from rota.values.model import QueueInfo
+from rota.queue import Queue
+from rota.values import config
+from rota.values.listing import FoundQueue
 
 app = noun("queue", "Look at queues as a whole, pause and empty them.")
-Found = tuple[Keys, QueueInfo]
-COLUMNS: Columns[Found] = {
-    "queue": lambda found: _name(found[0]),
-    "waiting": lambda found: found[1].waiting,
-    "running": lambda found: found[1].running,
-    "delayed": lambda found: found[1].delayed,
-    "dead": lambda found: found[1].dead,
-    "lanes": lambda found: found[1].lanes_waiting,
-    "workers": lambda found: found[1].consumers,
-    "state": lambda found: found[1].state,
+COLUMNS: Columns[FoundQueue] = {
+    "queue": lambda found: _name(found),
+    "waiting": lambda found: found.info.waiting,
+    "running": lambda found: found.info.running,
+    "delayed": lambda found: found.info.delayed,
+    "dead": lambda found: found.info.dead,
+    "lanes": lambda found: found.info.lanes_waiting,
+    "workers": lambda found: found.info.consumers,
+    "state": lambda found: found.info.state,
 }
 
 
@@ -37,35 +33,26 @@ def ls(as_json: options.Json = False, url: options.Url = None) -> None:
     It looks through all keys of the server, some at a time.
     """
     with reporting():
-        link = Link(Keys("any"), url)  # every queue of the server is reached by it
-        expect_server(link)
+        server = Queue("any", url=url)  # every queue of the server is reached by it
+        expect_server(server)
         try:
             with progress("looking through the server's keys"):
-                found = sorted(_queues(link), key=lambda pair: pair[0].root)
-            display = link.target.display
+                found = server.sync.server_queues()
         finally:
-            link.close_sync()
-    numbers = list(COLUMNS)[1:-1]
-    nothing = f"no queues on {display}"
+            server.sync.close()
     print_found(
-        found, COLUMNS, nothing, as_json=as_json, row=lambda pair: queue_row(*pair), numbers=numbers
+        found,
+        COLUMNS,
+        f"no queues on {server.server}",
+        as_json=as_json,
+        row=lambda one: queue_row(one.name, one.prefix, one.info),
+        numbers=list(COLUMNS)[1:-1],
     )
 
 
-def _queues(link: Link) -> Iterator[Found]:
-    seen: set[str] = set()
-    cursor, first = "", True
-    while cursor or first:
-        cursor, page = link.run_sync(find_queues(cursor))
-        first = False
-        for keys in page:
-            if keys.root not in seen:
-                seen.add(keys.root)
-                yield keys, link.run_sync(Inspector(keys).queue())
-
-
-def _name(keys: Keys) -> str:
-    return keys.queue if keys.prefix == DEFAULT_PREFIX else f"{keys.queue} (prefix {keys.prefix})"
+def _name(found: FoundQueue) -> str:
+    known = found.prefix == config.DEFAULT_PREFIX
+    return found.name if known else f"{found.name} (prefix {found.prefix})"
 
 
 @app.command(name="show")
@@ -74,13 +61,13 @@ def show(name: options.Queue, as_json: options.Json = False, url: options.Url = 
     with opened(name, url) as queue:
         info = queue.sync.info()
         if as_json:
-            print_rows([queue_row(queue.link.keys, info)])
+            print_rows([queue_row(queue.name, queue.prefix, info)])
             return
         ceiling = "no ceiling" if info.ceiling is None else f"ceiling {info.ceiling}"
         print_facts(
             {
                 "queue": queue.name,
-                "server": queue.link.target.display,
+                "server": queue.server,
                 "state": info.state,
                 "paused until": when(info.paused_until),
                 "reason": info.pause_reason,

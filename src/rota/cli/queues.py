@@ -13,10 +13,7 @@ from types import ModuleType, TracebackType
 from typing import TypeVar
 
 from rota.cli.exits import FAILED, fail, reporting
-from rota.connection import parse_url, without_password
-from rota.embedded import has_run
 from rota.errors import ConfigError
-from rota.link import Link
 from rota.queue import Queue
 from rota.store.jobs import MAX_LISTED
 
@@ -35,7 +32,7 @@ def opened(text: str, url: str | None, *, new: bool = False) -> Iterator[Queue]:
     with reporting():
         queue = find_queue(text, url)
         try:
-            if not new and not is_there(queue):
+            if not new and not queue.sync.exists():
                 fail(absent(queue), FAILED)
             yield queue
         finally:
@@ -74,37 +71,32 @@ def find_queue(text: str, url: str | None, *, starts: bool = False) -> Queue:
     """
     queue = import_queue(text, url) if is_module_queue(text) else Queue(text, url=url)
     if not starts:
-        expect_server(queue.link)
+        expect_server(queue)
     return queue
 
 
 def shell_words(text: str, url: str | None) -> tuple[str, ...]:
-    """How a command line names that queue again, without a password."""
-    return (text,) if url is None else (text, "--url", without_password(url))
+    """How a command line names that queue again."""
+    return (text,) if url is None else (text, "--url", url)
 
 
-def expect_server(link: Link) -> None:
+def expect_server(queue: Queue) -> None:
     """Raises ConfigError where the server is an embedded one, and none has run there yet.
 
     To start an empty one would answer for a server that was forgotten to be named.
     """
-    target = link.prospect
-    if target.kind == "embedded" and not has_run(target.directory):
+    directory = queue.unstarted_server
+    if directory is not None:
         raise ConfigError(
-            f"no server to look at: none has run in {target.directory}\n"
+            f"no server to look at: none has run in {directory}\n"
             "  Name one with --url or ROTA_URL, or give module:queue of code that names one.\n"
             "  Only rota worker, dev, demo and enqueue start one here."
         )
 
 
-def is_there(queue: Queue) -> bool:
-    """Whether anything of the queue is on its server. Leaves nothing there itself."""
-    return queue.link.client.run(queue.link.inspector.exists())
-
-
 def absent(queue: Queue) -> str:
     """What is said of a name that is perhaps mistyped."""
-    return f"no such queue: nothing of {queue.name} is on {queue.link.target.display}"
+    return f"no such queue: nothing of {queue.name} is on {queue.server}"
 
 
 def import_queue(text: str, url: str | None) -> Queue:
@@ -128,19 +120,12 @@ def import_queue(text: str, url: str | None) -> Queue:
         raise ConfigError(
             f"{text} is a {kind}, expected a rota.Queue{_queues_of(module)}{_mistaken(module)}"
         )
-    if url is not None:
-        _use(queue, url)
-    return queue
-
-
-def _use(queue: Queue, url: str) -> None:
-    wanted = parse_url(url)
-    queue.link.use(url)
-    if queue.link.target != wanted:
+    if url is not None and not queue.use_server(url):
         raise ConfigError(
             f"queue {queue.name} was used while its module was imported, so --url comes too late: "
-            f"it is on {queue.link.target.display}"
+            f"it is on {queue.server}"
         )
+    return queue
 
 
 def _import(name: str) -> ModuleType:

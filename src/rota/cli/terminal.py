@@ -25,7 +25,7 @@ def confirm(queue: Queue, question: str, *, yes: bool, dry_run: bool = False) ->
     """Asks on a terminal, naming queue and server; where there is none, it wants --yes."""
     if yes or dry_run:
         return
-    asked = f"queue {queue.name} on {queue.link.target.display}: {question}"
+    asked = f"queue {queue.name} on {queue.server}: {question}"
     if not sys.stdin.isatty():
         raise ConfigError(
             f"nobody is here to answer: {asked}\n  Add --yes, or --dry-run to count first."

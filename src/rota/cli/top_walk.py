@@ -63,11 +63,11 @@ class Walk:
         while time.monotonic() - began < budget and self._last is last:
             self._step()
         shown = self._last or self._round
-        sync, link = self._queue.sync, self._queue.link
+        sync = self._queue.sync
         info = sync.info()
         seen = {lane.name for best in (shown.best, self._round.best) for lane in best.lanes}
         now = self._new_round().best
-        for lane in link.run_sync(link.inspector.lanes_named(sorted(seen))):
+        for lane in sync.lanes_named(sorted(seen)):
             now.add(lane)
         arriving, ending = self._rates(info)
         return Frame(
@@ -82,8 +82,8 @@ class Walk:
         )
 
     def _step(self) -> None:
-        link, this = self._queue.link, self._round
-        page = link.run_sync(link.inspector.lanes_page(this.cursor))
+        this = self._round
+        page = self._queue.sync.lanes_page(this.cursor)
         this.cursor = page.cursor
         for lane in page.lanes:
             this.counted += 1

@@ -208,7 +208,7 @@ def _introduce(settings: Settings, queues: Sequence[Queue]) -> None:
     say(f"rota {__version__} worker")
     for queue, target in zip(queues, dict.fromkeys(settings.targets), strict=True):
         say(f"  queue      {queue.name} ({target}): {_tasks(queue)}")
-        say(f"  server     {queue.link.target.display}")
+        say(f"  server     {queue.server}")
     each = " each" if settings.processes > 1 else ""
     say(f"  slots      {settings.worker.concurrency}{each}")
     pid = os.getppid() if settings.processes > 1 else os.getpid()

@@ -122,7 +122,7 @@ class LoopBell(Bell):
             self._passing = None
 
     async def _block(self) -> None:
-        client = self._client = self._link.own_async_client(reply_timeout=self._beat + SPARE_S)
+        client = self._client = self._link.apart(timeout=self._beat + SPARE_S).async_client
         try:
             await self._keep_parked(client)
         finally:

@@ -70,7 +70,7 @@ class ThreadBell(Bell):
             self._client.hang_up()  # the blocker is to pass it on now
 
     def _block(self) -> None:
-        client = self._link.own_client(reply_timeout=self._beat + SPARE_S, resend=False)
+        client = self._link.apart(timeout=self._beat + SPARE_S, resend=False).client
         this = threading.current_thread()
         with self._change:
             if self._thread is this:

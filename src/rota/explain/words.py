@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from rota.connection import without_password
 from rota.explain.facts import ConsumerFacts
 from rota.values.failure import headline
 from rota.values.model import read_note
@@ -87,9 +88,10 @@ class Words:
 
 
 def command(queue: Sequence[str], verb: str, *arguments: str, options: Sequence[str] = ()) -> str:
-    """The same for a queue that is named by the first of `queue`, with the others as options."""
+    """The same for a queue that is named by the first of `queue`, with the others as options: what
+    may be a URL among them is told without its password."""
     target, *more = queue
-    given, options = (target, *arguments), (*options, *more)
+    given, options = (target, *arguments), (*options, *map(without_password, more))
     if any(word.startswith("-") for word in given):
         words = ["rota", *verb.split(), *options, "--", *given]
     else:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from rota.link.link import Link
 from rota.script.loader import Operation
@@ -28,6 +28,9 @@ T = TypeVar("T")
 
 class verb(Generic[P, T]):  # noqa: N801 (it is read as a decorator)
     """A method that returns an operation; what is called is what a face makes of it."""
+
+    announces: ClassVar = True
+    """Before it the server is told what code has set; see `Link.run`."""
 
     def __init__(self, method: Callable[Concatenate[Any, P], Operation[T]]) -> None:
         self.method = method
@@ -43,6 +46,12 @@ class verb(Generic[P, T]):  # noqa: N801 (it is read as a decorator)
         raise AttributeError(f"{of.__name__} is no face: {self.method.__name__} cannot be called")
 
 
+class look(verb[P, T]):  # noqa: N801
+    """A verb that leaves nothing on the server."""
+
+    announces = False
+
+
 class AsyncFace:
     """Base of a class whose verbs are coroutine functions."""
 
@@ -50,8 +59,8 @@ class AsyncFace:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        for method in _verbs_of(cls):
-            _add(cls, method, _awaited(method))
+        for one in _verbs_of(cls):
+            _add(cls, one.method, _awaited(one))
 
 
 class BlockingFace:
@@ -61,27 +70,29 @@ class BlockingFace:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        for method in _verbs_of(cls):
-            _add(cls, method, _blocking(method))
+        for one in _verbs_of(cls):
+            _add(cls, one.method, _blocking(one))
 
 
-def _awaited(method: Callable[..., Operation[Any]]) -> Callable[..., Any]:
+def _awaited(one: verb[..., Any]) -> Callable[..., object]:
     async def carry_out(face: AsyncFace, *args: Any, **kwargs: Any) -> Any:
-        return await face._link.run(method(face, *args, **kwargs))
+        operation = one.method(face, *args, **kwargs)
+        return await face._link.run(operation, announce=one.announces)
 
     return carry_out
 
 
-def _blocking(method: Callable[..., Operation[Any]]) -> Callable[..., Any]:
+def _blocking(one: verb[..., Any]) -> Callable[..., object]:
     def carry_out(face: BlockingFace, *args: Any, **kwargs: Any) -> Any:
-        return face._link.run_sync(method(face, *args, **kwargs))
+        operation = one.method(face, *args, **kwargs)
+        return face._link.run_sync(operation, announce=one.announces)
 
     return carry_out
 
 
-def _verbs_of(face: type) -> list[Callable[..., Operation[Any]]]:
+def _verbs_of(face: type) -> list[verb[..., Any]]:
     found = [inspect.getattr_static(face, name) for name in dir(face)]
-    return [one.method for one in found if isinstance(one, verb)]
+    return [one for one in found if isinstance(one, verb)]
 
 
 def _add(

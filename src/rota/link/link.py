@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from copy import copy
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from rota.connection import AsyncClient, Bounds, Client, Target, parse_url
 from rota.doctor import Doctor
+from rota.embedded import has_run
 from rota.errors import QueueClosed
 from rota.explain import Explainer
 from rota.script.keys import Keys
@@ -32,15 +34,16 @@ class Link:
     in `.rota` of the directory where the link was made, which one WARNING names.
     """
 
-    instead: ClassVar[Target | None] = None
-    """In tests: the server of all links, whatever they were given. See `rota.testing.rota_url`."""
+    library: Library = LIBRARY
+    """The scripts its server runs."""
+
+    _of_all: ClassVar[Target | None] = None
 
     def __init__(
         self,
         keys: Keys,
         url: str | None = None,
         *,
-        library: Library = LIBRARY,
         default_ceiling: int | None = None,
         timeout: float = config.TIMEOUT_S,
     ) -> None:
@@ -51,18 +54,19 @@ class Link:
         self.inspector = Inspector(keys)
         self.doctor = Doctor(keys)
         self.explainer = Explainer(keys)
-        self._library = library
         self._target = None if url is None else parse_url(url)
         self._directory = Path.cwd() if url is None else Path()
+        self._bounds = Bounds(timeout)
+        self._size: int | None = None
         self._async_client: AsyncClient | None = None
         self._client: Client | None = None
 
     @property
     def target(self) -> Target:
-        if Link.instead is not None:
-            return Link.instead
+        if Link._of_all is not None:
+            return Link._of_all
         if self._target is None:
-            self._target = self.prospect
+            self._target = self._prospect()
             if not os.environ.get("ROTA_URL"):
                 logger.warning(
                     "no server configured: using an embedded one in %s "
@@ -71,25 +75,44 @@ class Link:
                 )
         return self._target
 
-    @property
-    def prospect(self) -> Target:
+    def _prospect(self) -> Target:
         """What the target would be, without settling it."""
-        if (found := Link.instead or self._target) is not None:
+        if (found := Link._of_all or self._target) is not None:
             return found
         url = os.environ.get("ROTA_URL") or f"embedded:{self._directory / DEFAULT_DIRECTORY}"
         return parse_url(url, directory=self._directory)
 
-    def use(self, url: str) -> None:
-        """Settles the server; a link that has been used keeps the one it has."""
+    @property
+    def unstarted(self) -> Path | None:
+        """Where the first use would start an embedded server that has never run, else None."""
+        target = self._prospect()
+        if target.kind == "embedded" and not has_run(target.directory):
+            return target.directory
+        return None
+
+    def use(self, url: str) -> bool:
+        """Settles the server; False where the link has been used already, with another."""
+        wanted = parse_url(url)
         if self._async_client is None and self._client is None:
-            self._target = parse_url(url)
+            self._target = wanted
+        return self.target == wanted
+
+    @staticmethod
+    @contextmanager
+    def all_to(url: str) -> Iterator[None]:
+        """All links of this process lead there meanwhile, whatever they were given."""
+        before, Link._of_all = Link._of_all, parse_url(url)
+        try:
+            yield
+        finally:
+            Link._of_all = before
 
     @property
     def async_client(self) -> AsyncClient:
         client, target = self._async_client, self.target
         if client is None or client.target is not target:
             client = self._async_client = AsyncClient(
-                target, library=self._library, bounds=Bounds(self.timeout)
+                target, library=self.library, size=self._size, bounds=self._bounds
             )
         return client
 
@@ -98,17 +121,17 @@ class Link:
         client, target = self._client, self.target
         if client is None or client.target is not target:
             client = self._client = Client(
-                target, library=self._library, bounds=Bounds(self.timeout)
+                target, library=self.library, size=self._size, bounds=self._bounds
             )
         return client
 
-    def run(self, operation: Operation[T]) -> Coroutine[Any, Any, T]:
+    def run(self, operation: Operation[T], *, announce: bool = True) -> Coroutine[Any, Any, T]:
         """Carries an operation out on the running loop."""
-        return self.async_client.run(self._first(operation))
+        return self.async_client.run(self._first(operation) if announce else operation)
 
-    def run_sync(self, operation: Operation[T]) -> T:
+    def run_sync(self, operation: Operation[T], *, announce: bool = True) -> T:
         """Carries an operation out, blocking."""
-        return self.client.run(self._first(operation))
+        return self.client.run(self._first(operation) if announce else operation)
 
     def _first(self, operation: Operation[T]) -> Operation[T]:
         """The default ceiling given in code is told to the server with the first operation."""
@@ -123,13 +146,13 @@ class Link:
                 self._default_ceiling = None
         return (yield from operation)
 
-    def own_async_client(self, *, reply_timeout: float) -> AsyncClient:
-        """A client with a connection of its own, for what must not wait for a free one."""
-        return AsyncClient(self.target, library=self._library, size=1, bounds=Bounds(reply_timeout))
-
-    def own_client(self, *, reply_timeout: float, resend: bool) -> Client:
-        bounds = Bounds(reply_timeout, resend=resend)
-        return Client(self.target, library=self._library, size=1, bounds=bounds)
+    def apart(self, *, timeout: float, resend: bool = True) -> Link:
+        """The same way with a connection of its own, for what must not wait for a free one. It
+        announces nothing."""
+        own = copy(self)
+        own._async_client = own._client = own._default_ceiling = None
+        own.timeout, own._size, own._bounds = timeout, 1, Bounds(timeout, resend=resend)
+        return own
 
     async def close(self) -> None:
         """Lets go of the connections of the running loop, and of those of blocking callers."""

@@ -143,9 +143,7 @@ def labels_of(queues: Iterable[Queue]) -> dict[Queue, str]:
     Raises ConfigError for the same queue twice.
     """
     names = Counter(queue.name for queue in queues)
-    labels = {
-        queue: queue.name if names[queue.name] == 1 else queue.link.keys.root for queue in queues
-    }
+    labels = {queue: queue.name if names[queue.name] == 1 else queue.root for queue in queues}
     if len(set(labels.values())) < sum(names.values()):
         raise ConfigError("expected each queue once, and queues on one server")
     return labels

@@ -15,11 +15,10 @@ from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
 from rota import health
-from rota.connection import Client
 from rota.errors import ConfigError, RotaError
 from rota.health import Check, Health
 from rota.metrics.catalogue import OF_QUEUES, Families, labels_of
-from rota.queue import Queue
+from rota.queue import Queue, SyncQueue
 from rota.store.census import MAX_TOP, Census
 from rota.values import config
 from rota.values.model import QueueInfo
@@ -99,7 +98,7 @@ class _Source:
         self._queue = queue
         self._label = label
         self._lock = threading.Lock()
-        self._client = health.probe(queue)
+        self._probe = health.probe(queue)
         self._lanes = _Lanes(queue, label, top, patience)
         self._logs = Sparingly()
 
@@ -107,7 +106,7 @@ class _Source:
         name = self._label
         with self._lock:
             try:
-                info = self._client.run(self._queue.link.inspector.queue())
+                info = self._probe.info()
             except (RotaError, OSError) as error:
                 families.add("rota_queue_up", 0, name)
                 if self._logs.allows("queue", error):
@@ -119,7 +118,7 @@ class _Source:
 
     def health(self) -> Health:
         with self._lock:
-            server = health.check(self._queue, client=self._client)
+            server = health.check(self._probe)
         trouble = self._lanes.trouble
         return server.with_others(
             Health((Check(f"{self._queue.name}: census", trouble is None, trouble or ""),))
@@ -127,7 +126,7 @@ class _Source:
 
     def close(self) -> None:
         with self._lock:
-            self._client.close()
+            self._probe.close()
         self._lanes.close()
 
 
@@ -158,7 +157,7 @@ class _Lanes:
         self._top = top
         self._patience = patience
         self._lock = threading.Lock()
-        self._client: Client | None = None
+        self._own: SyncQueue | None = None
         self._census: Census | None = None
         self._taken = 0.0
         self._took = 0.0
@@ -184,9 +183,9 @@ class _Lanes:
     def _take(self) -> None:
         queue, began = self._queue, time.monotonic()
         try:
-            if self._client is None:
-                self._client = queue.link.own_client(reply_timeout=CENSUS_REPLY_S, resend=True)
-            self._census = self._client.run(queue.link.inspector.census(self._top))
+            if self._own is None:
+                self._own = queue.apart(timeout=CENSUS_REPLY_S)
+            self._census = self._own.census(self._top)
         except Exception as error:  # whatever it was: the next scrape tries again
             self.trouble = f"{type(error).__name__}: {error}"
             if self._logs.allows("census", error):
@@ -229,5 +228,5 @@ class _Lanes:
         """A census under way ends by itself, with its connection."""
         if self._thread is not None:
             self._thread.join(self._patience)
-        if self._client is not None:
-            self._client.close()
+        if self._own is not None:
+            self._own.close()

@@ -60,7 +60,7 @@ def _add_meter(families: Families, name: str, meter: Meter) -> None:
 
 def _add_parts(families: Families, name: str, fetcher: Fetcher) -> None:
     """What the process shares in one queue with all its consumers."""
-    keeper = fetcher.queue.consuming.keeper
+    keeper = fetcher.keeper
     families.add("rota_worker_busy", len(fetcher.running_jobs), name)
     for cause in ("token", "timer", "beat", "work", "lost"):
         wakeups = fetcher.bell.wakeups.get(cause, 0)

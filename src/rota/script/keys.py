@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from rota.values import config
+
 
 @dataclass(frozen=True, slots=True)
 class KeyKind:
@@ -78,7 +80,6 @@ CATALOGUE: tuple[KeyKind, ...] = (
 _BY_NAME = {kind.name: kind for kind in CATALOGUE}
 
 
-DEFAULT_PREFIX = "emq"
 ANY_CONFIG = "*:{*}:config"
 """Matches the key that every queue has."""
 _CONFIG = re.compile(r"(?P<prefix>[^{}]+):\{(?P<queue>[^{}]+)\}:config")
@@ -90,7 +91,7 @@ class Keys:
 
     __slots__ = ("config", "home", "none", "prefix", "queue", "root", "wake")
 
-    def __init__(self, queue: str, prefix: str = DEFAULT_PREFIX, home: str = "") -> None:
+    def __init__(self, queue: str, prefix: str = config.DEFAULT_PREFIX, home: str = "") -> None:
         self.queue = queue
         self.home = home
         self.prefix = prefix

@@ -11,6 +11,7 @@ from rota.store.jobs import Jobs
 from rota.store.lanes import Lanes
 from rota.store.shares import Fairness
 from rota.values import config
+from rota.values.listing import FoundQueue
 from rota.values.model import ConsumerInfo, QueueInfo
 from rota.values.names import text_of
 
@@ -47,11 +48,19 @@ class Inspector(Jobs, Lanes, Fairness, CensusTaker):
                 return list(found.values())[:limit]
 
 
-def find_queues(cursor: str) -> Operation[tuple[str, list[Keys]]]:
-    """A page of a look through all keys of a server for queues; each comes once or more often.
-
-    The cursor is '' at the start and after the last page.
-    """
-    after, keys = yield Scan(ANY_CONFIG, cursor)
-    found = (of_config(text_of(key)) for key in keys)
-    return after, [queue for queue in found if queue is not None]
+def server_queues() -> Operation[list[FoundQueue]]:
+    """All queues of a server with their totals. Looks through all its keys, some at a time."""
+    found: dict[str, Keys] = {}
+    cursor, keys = yield Scan(ANY_CONFIG)
+    while True:
+        for key in keys:
+            if queue := of_config(text_of(key)):
+                found[queue.root] = queue
+        if not cursor:
+            break
+        cursor, keys = yield Scan(ANY_CONFIG, cursor)
+    queues: list[FoundQueue] = []
+    for queue in sorted(found.values(), key=lambda keys: (keys.queue, keys.prefix)):
+        info = yield from stubs.queue_info(queue)
+        queues.append(FoundQueue(queue.queue, queue.prefix, info))
+    return queues

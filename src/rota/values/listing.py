@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import msgspec
 
 from rota.errors import ConfigError
-from rota.values.model import JobInfo, JobState, LaneInfo
+from rota.values.model import JobInfo, JobState, LaneInfo, QueueInfo
 from rota.values.names import shown
 
 SequenceState = Literal["ready", "held", "blocked"]
@@ -77,6 +77,15 @@ class LanesPage:
 
     lanes: list[LaneInfo]
     cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundQueue:
+    """A queue that is on a server: its name, what opens its keys, its totals."""
+
+    name: str
+    prefix: str
+    info: QueueInfo
 
 
 def cursor_text(listing: str, place: Place) -> str | None:

@@ -341,9 +341,7 @@ async def _examine(view: View, checkup: Checkup, *, repair: bool) -> None:
         checkup.running = f"{step} ({number + 1} of {of})"
 
     try:
-        checkup.report = await queue.link.run(
-            queue.link.doctor.examine(repair=repair, park_s=queue.consuming.beat, progress=told)
-        )
+        checkup.report = await queue.doctor(repair, progress=told)
         checkup.at, checkup.failed = time.time(), None
     except (RotaError, OSError) as error:
         checkup.failed = str(error)

@@ -178,8 +178,7 @@ class Watch:
     async def _look_at_scope(self) -> None:
         now = time.time()
         names = sorted(self._scope or ())
-        link = self._queue.link
-        rows = [LaneRow(info) for info in await link.run(link.inspector.lanes_named(names))]
+        rows = [LaneRow(info) for info in await self._queue.lanes_named(names)]
         rows.sort(key=lambda row: row.hurt)
         look = LaneLook(now, time.time() - now, None, rows, complete=True, is_whole=True)
         self._publish(replace(self._snapshot, at=time.time(), lanes=look, trouble=None))

@@ -57,6 +57,7 @@ class Fetcher:
         self._waits_for_handlers = True
         self._opening: asyncio.Task[None] | None = None
         self.bell = queue.consuming.bell()
+        self.keeper = queue.consuming.keeper
         self._membership = Membership(
             queue.consuming,
             lease=lease,
@@ -132,7 +133,7 @@ class Fetcher:
 
     def evict(self) -> None:
         """Leaves from another thread, blocking: for a loop that hangs, and cannot."""
-        client = self.queue.link.own_client(reply_timeout=LEAVE_S, resend=False)
+        client = self.queue.link.apart(timeout=LEAVE_S, resend=False).client
         try:
             client.run(self.queue.link.store.leave(self._deliveries.id))
             self._holding(None)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, get_args
 
 from rota.values import names
-from rota.values.listing import LanesPage
 from rota.values.model import LaneSort
 from rota.values.names import visible
 from rota.web.looks import SERIES, LaneRow, Slice, Snapshot
@@ -34,7 +33,7 @@ async def facts(view: View) -> dict[str, Any]:
         seen = await view.watch.now(patience=1)
         return {**_picture(seen), **_listed(rows, "named"), "name": name}
     if order == "all" and view.scope is None:
-        page = await _page(view, view.text("cursor") or None)
+        page = await view.queue.lanes_page(view.text("cursor") or None)
         seen = await view.watch.now()
         rows = [LaneRow(info) for info in page.lanes]
         return {**_picture(seen), **_listed(rows, order, following=page.cursor)}
@@ -59,16 +58,11 @@ def told(seen: Snapshot, order: str) -> dict[str, Any]:
     return {**_picture(seen), **_listed(rows, order, complete=look.complete), "note": note}
 
 
-async def _page(view: View, cursor: str | None) -> LanesPage:
-    link = view.queue.link
-    return await link.run(link.inspector.lanes_page(cursor))
-
-
 async def _first(view: View, order: str) -> dict[str, Any]:
     """Before the first look has ended: some lanes with work, in one call."""
     rows = []
     if view.scope is None:
-        page = await _page(view, None)
+        page = await view.queue.lanes_page()
         rows = sorted(map(LaneRow, page.lanes), key=lambda row: row.hurt)
     return _listed(rows, order) | {"note": "first"}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import rota
-from rota.doctor.server import ServerCheck
 from rota.web.view import View
 
 SHOWN_FINDINGS = 200
@@ -15,14 +14,13 @@ SHOWN_CONSUMERS = 200
 
 async def facts(view: View) -> dict[str, Any]:
     queue = view.queue
-    server = ServerCheck(queue.link.keys, queue.consuming.beat)
     checkup = view.board.checkup
     report = checkup.report
     templates = await queue.templates()
     return {
         "version": rota.__version__,
-        "server": queue.link.target.display,
-        "advice": await queue.link.run(server.examine()),
+        "server": queue.server,
+        "advice": await queue.advice(),
         "info": await queue.info(),
         "templates": dict(sorted(templates.items())[:SHOWN_TEMPLATES]),
         "all_templates": len(templates),
