@@ -22,23 +22,27 @@ errors: see `rota.values.signals`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rota.values.jobspec import JobSpec
-    from rota.values.model import Enqueued
+from rota.values.errors import ConfigError, PayloadError, RotaError
+from rota.values.jobspec import JobSpec
+from rota.values.model import Enqueued
 
-
-class RotaError(Exception):
-    """Root of every error of rota. All survive pickling, for handlers that use process pools."""
-
-
-class ConfigError(RotaError, ValueError):
-    """A setting, name, limit or option is outside its rules; nothing was written."""
-
-
-class PayloadError(RotaError, ValueError):
-    """Arguments do not fit the task's signature, or cannot travel; nothing was written."""
+__all__ = [
+    "BatchInterrupted",
+    "ConfigError",
+    "LaneBroken",
+    "LaneFull",
+    "LeaseLost",
+    "NotDurable",
+    "PayloadError",
+    "QueueBroken",
+    "QueueClosed",
+    "RotaError",
+    "ServerFull",
+    "ServerTooOld",
+    "Unavailable",
+    "UnknownTask",
+]
 
 
 class UnknownTask(RotaError, LookupError):

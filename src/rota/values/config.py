@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from rota.errors import ConfigError
+from rota.values.errors import ConfigError
 from rota.values.names import shown
 from rota.values.timing import milliseconds, seconds
 

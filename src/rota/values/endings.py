@@ -7,7 +7,7 @@ from typing import TypeAlias, assert_never
 
 import msgspec
 
-from rota.errors import ConfigError
+from rota.values.errors import ConfigError
 from rota.values.failure import brief, report
 from rota.values.model import UNPACED, Action, Job, Settlement, process_name
 from rota.values.signals import Bury, RateLimited, Release, Retry

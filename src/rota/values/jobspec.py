@@ -10,8 +10,8 @@ from typing import Literal
 import msgspec
 from msgspec.structs import force_setattr
 
-from rota.errors import ConfigError, PayloadError
 from rota.values import config, names
+from rota.values.errors import ConfigError, PayloadError
 from rota.values.ids import new_id
 from rota.values.names import shown
 from rota.values.timing import MAX_DELAY_S, instant

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rota.errors import ConfigError
 from rota.values import config, names
+from rota.values.errors import ConfigError
 from rota.values.names import shown
 from rota.values.timing import seconds
 

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from rota.errors import ConfigError
+from rota.values.errors import ConfigError
 from rota.values.model import JobInfo, JobState, LaneInfo, QueueInfo
 from rota.values.names import shown
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rota.errors import PayloadError
+from rota.values.errors import PayloadError
 
 MAX_REASON = 300  # characters of an annotation, or of another library's error, in a message
 

@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from rota.errors import PayloadError
 from rota.values import names
+from rota.values.errors import PayloadError
 from rota.values.jobspec import RECORD_VERSION, Header, decode_header
 from rota.values.limits import Rate
 from rota.values.misfit import misfit

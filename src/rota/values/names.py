@@ -15,7 +15,7 @@ import unicodedata
 from hashlib import sha1
 from uuid import UUID
 
-from rota.errors import ConfigError
+from rota.values.errors import ConfigError
 
 MAX_NAME_BYTES = 200
 MAX_PREFIX_BYTES = 50

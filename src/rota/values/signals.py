@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Literal
 
-from rota.errors import ConfigError
+from rota.values.errors import ConfigError
 from rota.values.names import shown
 from rota.values.timing import seconds
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias, TypeGuard
 
-from rota.errors import ConfigError
+from rota.values.errors import ConfigError
 from rota.values.names import shown
 from rota.values.telling import Logger
 
