@@ -318,9 +318,11 @@ class SyncConsumer(_ConsumerRules, BlockingFace):
             self._consuming.thread_bell.leave()
 
     def claim(self, n: int = 1, *, wait: float | timedelta = 0) -> list[Job]:
+        """Up to `n` entries' jobs, as `Consumer.claim` does."""
         return self.exchange(n=n, wait=wait)
 
     def exchange(self, done: Jobs = (), n: int = 1, *, wait: float | timedelta = 0) -> list[Job]:
+        """Completes `done` and claims, in one round trip, as `Consumer.exchange` does."""
         self._check_open()
         config.whole(n, 1, config.MAX_CLAIM, "n")
         deadline = time.monotonic() + seconds(wait, "wait")
