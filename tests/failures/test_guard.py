@@ -63,6 +63,7 @@ async def refusals(stage: Stage) -> dict[str, str]:
     return found
 
 
+@pytest.mark.legs("valkey", "redis7")
 @pytest.mark.parametrize("reason", CLOSED)
 async def test_every_script_that_writes_is_guarded(stage: Stage, reason: str) -> None:
     field, value, why = CLOSED[reason]
