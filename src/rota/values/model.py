@@ -136,11 +136,10 @@ class Record(msgspec.Struct, frozen=True):
 
 def parse_record(record: bytes) -> Record:
     """Raises PayloadError where the record is cut or its header is not one."""
-    prefix, _, rest = record.partition(b"\n")
-    head, _, rest = rest.partition(b"\n")
-    _, newline, payload = rest.partition(b"\n")
-    if len(prefix) != PREFIX_WIDTH - 1 or not newline:
+    parts = record.split(b"\n", 3)
+    if len(parts) < 4 or len(parts[0]) != PREFIX_WIDTH - 1:
         raise PayloadError("the record is cut: it has no payload")
+    prefix, head, _, payload = parts
     try:
         header = decode_header(head)
         place, enqueued = int(prefix[:17]), int(prefix[32:]) / 1000
