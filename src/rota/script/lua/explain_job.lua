@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- include: consumer explain holding home lists record sequence_name
+-- include: explain holding home lists record sequence_name state
 -- args: id
 -- resend: yes
 -- What an explanation of a job is made of, at one moment.
@@ -11,22 +11,24 @@ if redis.call('EXISTS', k_job(id)) == 0 then
   return packed(facts)
 end
 
-local prefix, said = read_head(id)
+local _, said = read_head(id)
 local _, header = read_whole(id)
 local lane, key
 if header then
   lane, key = home_of(header)
 end
+local state, time = where_is(id)
 local job = {
   id = id,
+  state = state,
   task = text_in(said, 'task'),
   key = header and header.key,
   attempts = count_of(k_attempts, id),
   deaths = count_of(k_deaths, id),
   note = redis.call('HGET', k_errors, id) or '',
   cancelled = redis.call('HGET', k_cancels, id) or nil,
-  dead_since = score_of(k_dead, id),
-  due = prefix and score_of(k_scheduled, place_text(prefix.place) .. id),
+  dead_since = state == 'dead' and time or nil,
+  due = state == 'delayed' and time or nil,
 }
 facts.job = job
 if lane then
@@ -36,26 +38,14 @@ if lane then
   job.place = key and redis.call('ZRANK', waits_in(lane, key), id) or nil
 end
 
-local function state()
-  if job.dead_since then
-    return 'dead'
-  elseif job.due then
-    return 'delayed'
-  elseif job.place or (job.rank and not key) or not (lane or is_in_hands(id)) then
-    return 'waiting'
-  end
-  return 'running'
-end
-job.state = state()
-
-if job.state == 'running' and facts.sequence and facts.sequence.consumer then
+if state == 'running' and facts.sequence and facts.sequence.consumer then
   local holding = read_holding(sequence_of(lane, key))
   for i, held in ipairs(holding.jobs) do
     if held == id then
       job.consumer, job.behind, job.first = facts.sequence.consumer, i - 1, holding.jobs[1]
     end
   end
-elseif job.state == 'waiting' and job.rank then
+elseif state == 'waiting' and job.rank then
   facts.ring = ring_facts(lane, job.rank + (job.place or 0))
 end
 return packed(facts)

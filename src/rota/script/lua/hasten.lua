@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: bell changes dead_job home promote record
+-- include: bell changes dead_job promote record state
 -- args: id
 -- resend: receipt
 -- A delayed job becomes due now, and so does the retry for which a sequence waits.
@@ -7,21 +7,21 @@
 local function hasten()
   if redis.call('EXISTS', k_job(id)) == 0 then
     return 'none'
-  elseif redis.call('ZSCORE', k_dead, id) then
-    return 'dead'
   end
-  local prefix, header = read_head(id)
-  local member = prefix and place_text(prefix.place) .. id
-  if member and redis.call('ZSCORE', k_scheduled, member) then
-    promote_jobs({ member })
-    return 'ok'
-  elseif not header or not header.lane then
+  local state = state_of(id)
+  local prefix, header = read_whole(id)
+  if state == 'dead' then
+    return 'dead'
+  elseif not prefix then
     return 'running'
+  elseif state == 'delayed' then
+    promote_jobs({ place_text(prefix.place) .. id })
+    return 'ok'
   elseif holds_sequence(id, header) then
     free_sequence(id, header)
     return 'ok'
   end
-  return redis.call('ZSCORE', waits_in(home_of(header)), id) and 'waiting' or 'running'
+  return state
 end
 
 local answer = hasten()

@@ -1,5 +1,5 @@
--- include: home record
--- exports: state_of
+-- include: consumer home record
+-- exports: state_of where_is
 -- Where a job that has a record stands, and, of one delayed or dead, its time (Unix ms; else 0). nil where
 -- its record does not tell its lane.
 local function state_of(id)
@@ -17,4 +17,10 @@ local function state_of(id)
     return nil, 0
   end
   return redis.call('ZSCORE', waits_in(home_of(header)), id) and 'waiting' or 'running', 0
+end
+
+-- The same of any such job: one whose record does not tell its lane waits where no consumer holds it.
+local function where_is(id)
+  local state, time = state_of(id)
+  return state or (is_in_hands(id) and 'running' or 'waiting'), time
 end

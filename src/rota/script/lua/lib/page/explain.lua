@@ -1,5 +1,5 @@
 -- include: available clock consumer holding limits lists sequence_name
--- exports: SHOWN_MAX score_of packed queue_facts lane_facts sequence_facts ring_facts
+-- exports: SHOWN_MAX packed queue_facts lane_facts sequence_facts ring_facts
 -- What an explanation is made of: facts of the queue, a lane, a sequence, a consumer, the ring.
 -- A fact that does not hold is left out; the reply is one msgpack map, so that fractions survive.
 local SHOWN_MAX = 20    -- jobs of one sequence in flight, and sequences of a lane, that are named
