@@ -626,7 +626,7 @@ def test_lane_from_names_a_parameter() -> None:
         (b"{", "truncated"),
         (b'{"tenant":"t7","order_id":42', "truncated"),
         (b"\x80\x04\x95pickle", "malformed"),
-        (b'{"tenant":"\xff","order_id":1}', "UTF-8|utf-8"),
+        (b'{"tenant":"\xff","order_id":1}', "UTF-8|utf-8|UnicodeDecodeError"),
         (b"null", "Expected `array`|Expected `object"),
         (b'"text"', "Expected"),
         (b'{"tenant":"t7"}', "missing required field `order_id`"),
