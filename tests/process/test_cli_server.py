@@ -44,7 +44,7 @@ def words(path: tuple[str, ...], queue: str = "q") -> list[str]:
 # ── servers ─────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("path", COMMANDS.keys() - STARTS, ids=" ".join)
+@pytest.mark.parametrize("path", sorted(COMMANDS.keys() - STARTS), ids=" ".join)
 def test_looking_starts_no_server(
     here: Here, rota: Programs, monkeypatch: pytest.MonkeyPatch, path: tuple[str, ...]
 ) -> None:
@@ -101,7 +101,7 @@ def test_enqueueing_starts_a_server(rota: Programs) -> None:
 # ── queues ──────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("path", COMMANDS.keys() - STARTS - ASKS_ANYWAY, ids=" ".join)
+@pytest.mark.parametrize("path", sorted(COMMANDS.keys() - STARTS - ASKS_ANYWAY), ids=" ".join)
 def test_a_queue_that_is_not_there_is_not_empty(
     here: Here, queue: Queue, path: tuple[str, ...]
 ) -> None:
