@@ -103,6 +103,12 @@ class Desk:
     def beat(self, watched_ms: int = 0) -> float | None:
         return self.run(self.store.beat(watched_ms=watched_ms))
 
+    def lapse(self) -> None:
+        """The consumer's lease runs out while somebody keeps beating."""
+        for _ in range(2):
+            self.clock.advance(LEASE // 2)
+            self.beat()
+
     # ── looking ─────────────────────────────────────────────────────────────────────────────
 
     def dump(self) -> audit.Dump:
@@ -135,3 +141,8 @@ def desk(server: Server, queue_name: str) -> Iterator[Desk]:
     desk = Desk(server, queue_name)
     yield desk
     desk.client.close()
+
+
+@pytest.fixture
+def look(desk: Desk) -> Inspector:
+    return desk.look

@@ -10,7 +10,7 @@ from rota.script import stubs
 from rota.script.loader import Packed
 from rota.values.jobspec import JobSpec
 from rota.values.model import Action, Cancelled
-from tests.lua.conftest import LEASE, Desk
+from tests.lua.conftest import Desk
 from tests.model import audit
 
 HOMES = [("a", None), ("a", "k"), ("!o", None)]
@@ -40,13 +40,6 @@ def clean(desk: Desk) -> audit.Dump:
     held = {id for consumer, _ in dump.each("c:") for id in dump.deliveries(consumer)}
     assert dump.get("cancels").keys() <= held
     return dump
-
-
-def lapse(desk: Desk) -> None:
-    """The consumer's lease runs out while somebody keeps beating."""
-    for _ in range(2):
-        desk.clock.advance(LEASE // 2)
-        desk.beat()
 
 
 # ── waiting, delayed, dead, none ────────────────────────────────────────────────────────────────
@@ -318,7 +311,7 @@ def test_a_worker_that_goes_gives_nothing_back_that_was_asked(
         if end == "third death":
             desk.raw.hset(desk.key("deaths"), "j0", "2")
         desk.beat()
-        lapse(desk)
+        desk.lapse()
     dump = clean(desk)
     assert not {"cancels", "consumers", "gactive", "dead"} & dump.types.keys()
     counts = totals(desk)

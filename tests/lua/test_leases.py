@@ -10,13 +10,6 @@ from rota.script import stubs
 from tests.lua.conftest import LEASE, Desk
 
 
-def lapse(desk: Desk) -> None:
-    """The consumer's lease runs out while somebody keeps beating."""
-    for _ in range(2):
-        desk.clock.advance(LEASE // 2)
-        desk.beat()
-
-
 def test_join_is_as_good_twice_as_once(desk: Desk) -> None:
     desk.join("new")
     desk.join("new")
@@ -41,7 +34,7 @@ def test_heartbeat_renews_what_exists_and_brings_nothing_back(desk: Desk) -> Non
     ]
     desk.clock.advance(LEASE - 1)
     assert desk.claim(0) == []
-    lapse(desk)
+    desk.lapse()
     assert desk.run(desk.store.heartbeat(["c", "other"], lease_ms=LEASE)) == [None, None]
     assert "consumers" not in desk.clean().types
 
@@ -82,7 +75,7 @@ def test_thousands_of_leases_and_jobs_lapse_at_once(desk: Desk) -> None:
     others = [f"consumer{i}" for i in range(45)]
     desk.join(*others)
     desk.beat()
-    lapse(desk)
+    desk.lapse()
     dump = desk.clean()
     assert dump.counts("gwaiting") == {"a": 8000}
     assert dump.types.keys() & {"consumers", "gactive"} == set()
@@ -100,7 +93,7 @@ def test_the_third_death_buries(desk: Desk, deaths: int, hold: bool, waits: list
     if deaths:
         assert desk.run(desk.store.start("c", "s1", "1")) == "ok"
     desk.beat()
-    lapse(desk)
+    desk.lapse()
     desk.join("other")
     taken = desk.claim(1, 2, consumer="other")
     assert [id for entry in taken for id in entry] == waits
@@ -120,7 +113,7 @@ def test_what_cannot_have_started_dies_no_death(desk: Desk) -> None:
     desk.claim(3, 3)
     desk.exchange(0, done=[("s1", 1)])
     desk.beat()
-    lapse(desk)
+    desk.lapse()
     assert desk.hash("deaths") == {"j1": "1", "s3": "1", "s2": "1", "j2": "1"}
     desk.clean()
 

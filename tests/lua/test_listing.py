@@ -19,11 +19,6 @@ pytestmark = pytest.mark.legs("valkey", "redis7")  # the cluster is the integrat
 ODD = ("[red]", "ünï ☃", "a'b\"c", "two words", "-x", "a:b", "%s\\n", "3:x:y")
 
 
-@pytest.fixture
-def look(desk: Desk) -> Inspector:
-    return Inspector(desk.keys)
-
-
 def jobs(desk: Desk, look: Inspector, state: str, limit: int = 3, **where: Any) -> list[str]:
     """All pages of a list, each within its limit."""
     found: list[str] = []

@@ -16,11 +16,6 @@ from rota.values.model import ConsumerInfo, LaneInfo, Settlement
 from tests.lua.conftest import LEASE, Desk
 
 
-@pytest.fixture
-def look(desk: Desk) -> Inspector:
-    return Inspector(desk.keys)
-
-
 def test_where_a_job_stands(desk: Desk, look: Inspector) -> None:
     desk.add("waiting", "running", "retried", "dead", "done")
     desk.add("s1", "s2", key="k")
