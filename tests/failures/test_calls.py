@@ -256,19 +256,23 @@ def behind(kind: str, *seeds: Seed) -> str:
 
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("kind", ["sentinel", "cluster"])
-async def test_seeds_that_do_not_answer_hold_nobody_up(
+async def test_seeds_that_do_not_know_the_way_hold_nobody_up(
     private_server: PrivateServer,
     queue_name: str,
     seeds: Callable[..., Seed],
     kind: str,
     face: str,
 ) -> None:
-    server = private_server(tcp=True)
-    mute, dead, good = seeds(), seeds(), seeds(port_of(server))
+    """One is mute, one not there; another is cut off, and names a server that is gone."""
+    mute, dead, gone = seeds(), seeds(), seeds()
     dead.refuse()
-    async with open_queue(behind(kind, mute, dead, good), queue_name) as queue:
-        async with asyncio.timeout(IN_TIME):
-            assert (await enqueue(queue, face)).outcome == "created"
+    gone.refuse()
+    isolated, good = seeds(gone.port), seeds(port_of(private_server(tcp=True)))
+    for others in ([mute, dead], [isolated]):
+        async with open_queue(behind(kind, *others, good), queue_name) as queue:
+            async with asyncio.timeout(IN_TIME):
+                assert (await enqueue(queue, face)).outcome == "created"
+    assert isolated.asked
 
 
 async def test_many_that_ask_a_seed_at_once_do_not_stand_in_their_own_way(
@@ -284,25 +288,6 @@ async def test_many_that_ask_a_seed_at_once_do_not_stand_in_their_own_way(
         ]
         done = await asyncio.gather(*(queue.enqueue(spec()) for queue in queues))
     assert {one.outcome for one in done} == {"created"}
-
-
-@pytest.mark.parametrize("face", FACES)
-@pytest.mark.parametrize("kind", ["sentinel", "cluster"])
-async def test_a_seed_that_is_behind_is_not_believed_for_ever(
-    private_server: PrivateServer,
-    queue_name: str,
-    seeds: Callable[..., Seed],
-    kind: str,
-    face: str,
-) -> None:
-    """It is cut off, and names a server that is gone."""
-    server = private_server(tcp=True)
-    gone = seeds()
-    gone.refuse()
-    isolated, good = seeds(gone.port), seeds(port_of(server))
-    async with open_queue(behind(kind, isolated, good), queue_name) as queue:
-        assert (await enqueue(queue, face)).outcome == "created"
-        assert isolated.asked
 
 
 @pytest.mark.parametrize("face", FACES)
