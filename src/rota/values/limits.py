@@ -109,7 +109,7 @@ class Template:
         """What cannot be read is as if the template did not say it: claims take it so, too."""
         try:
             found = msgspec.json.decode(text, type=dict[str, Any])
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, ValueError, RecursionError):
             found = {}
         return cls(
             ceiling=stored(int, found.get("ceiling")),

@@ -153,7 +153,7 @@ def read_note(text: bytes) -> dict[str, Any]:
     `by`, and `at` (Unix ms), a number. Damage to it must not hide the job."""
     try:
         note = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return {"error": names.text_of(text)}
     if not isinstance(note, dict):
         return {}
