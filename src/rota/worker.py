@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from rota.errors import ConfigError, RotaError
 from rota.health import Check, Health
-from rota.observe.meter import SILENT, Observer
+from rota.observe.observer import SILENT, Observer
 from rota.queue import Queue
 from rota.values import config
 from rota.values.guide import OF_WORKERS, Guide
@@ -323,7 +323,7 @@ class Worker(Guide):
     # ── what it tells of itself ─────────────────────────────────────────────────────────────
 
     def observe(self, queue: Queue, observer: Observer) -> None:
-        """From now on `observer` is told of the jobs of `queue`; see `rota.observe.meter`."""
+        """From now on `observer` is told of the jobs of `queue`; see `rota.observe.observer`."""
         self._observers[queue.link.keys.root] = observer
         for fetcher in self._fetchers:
             if fetcher.queue is queue:

@@ -14,7 +14,7 @@ import pydantic
 import pytest
 
 import rota
-from rota.observe.meter import Meter
+from rota.observe.observer import JobCounts
 from rota.worker import Worker
 from tests.failures.tools import working
 from tests.support.queues import assert_drained, assert_sound, open_queue
@@ -118,12 +118,12 @@ async def test_trouble_that_passes_costs_an_attempt(
     steps(queue, kind, 3)
     trouble.error, trouble.times = error, 2
     await enqueue(queue, 1, max_attempts=3)
-    worker, meter = Worker(queue, lease=LEASE), Meter()
-    worker.observe(queue, meter)
+    worker, counts = Worker(queue, lease=LEASE), JobCounts()
+    worker.observe(queue, counts)
     async with worker:
         await eventually_async(lambda: worker.fetchers[0].tally.done, "it is not run")
-    assert meter.jobs == {("step", "retried"): 2, ("step", "completed"): 1}
-    assert meter.attempts["step"].total == 3
+    assert counts.jobs == {("step", "retried"): 2, ("step", "completed"): 1}
+    assert counts.attempts["step"].total == 3
     assert_drained(server, queue, done=1)
 
 

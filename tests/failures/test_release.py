@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import rota
-from rota.observe.meter import Meter
+from rota.observe.observer import JobCounts
 from rota.worker import Worker
 from tests.failures.tools import Timed, jobs, working
 from tests.support.queues import assert_sound, dump
@@ -127,8 +127,8 @@ async def test_they_count_as_released(server: Server, timed: Timed) -> None:
         raise rota.Release
 
     await queue.enqueue_many(jobs("a"))
-    worker, meter = Worker(queue, lease=LEASE), Meter()
-    worker.observe(queue, meter)
+    worker, counts = Worker(queue, lease=LEASE), JobCounts()
+    worker.observe(queue, counts)
     await worker.run(burst=True)
-    assert meter.jobs == {("work", "released"): 3}
+    assert counts.jobs == {("work", "released"): 3}
     assert dump(server, queue).counts("stats")["released"] == 3

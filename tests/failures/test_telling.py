@@ -18,7 +18,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import Span, SpanProcessor, TracerProvider
 
 import rota
-from rota.observe.meter import Observer
+from rota.observe.observer import Observer
 from rota.values import telling
 from rota.values.telling import Logger
 from rota.work.watchdog import HUNG_EXIT, Watchdog

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 import rota
-from rota.observe.meter import Meter
+from rota.observe.observer import JobCounts
 from rota.testing import drain
 from rota.worker import Worker
 from tests.support.queues import open_queue
@@ -48,8 +48,8 @@ async def test_a_worker_counts_them_as_dead_and_says_why(
     queue: rota.Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
     reasons = await fill(queue)
-    worker, meter = Worker(queue, lease=LEASE), Meter()
-    worker.observe(queue, meter)
+    worker, counts = Worker(queue, lease=LEASE), JobCounts()
+    worker.observe(queue, counts)
     assert await worker.run(burst=True) == rota.Drained(done=1, retried=0, dead=3, left=0)
     lines = {vars(one)["job"]: one for one in of_refused(caplog)}
     assert len(of_refused(caplog)) == len(lines) == 3
@@ -62,7 +62,7 @@ async def test_a_worker_counts_them_as_dead_and_says_why(
         assert why in reason
     assert (vars(lines["unknown"])["task"], vars(lines["unknown"])["lane"]) == ("nobody's", "t1")
     assert vars(lines["expired"])["ordering_key"] == "k"
-    assert meter.jobs == {("work", "completed"): 1, ("", "refused"): 3}
+    assert counts.jobs == {("work", "completed"): 1, ("", "refused"): 3}
     assert {job.id async for job in queue.dead.iterate()} == set(reasons)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rota.consume.deliveries import Deliveries, Ended
-from rota.observe.meter import Meter
+from rota.observe.observer import JobCounts
 from rota.script.keys import Keys
 from rota.store import Store
 from rota.values.endings import Failed, burial
@@ -87,12 +87,12 @@ def test_what_had_no_answer_is_sent_again_before_what_ended_since() -> None:
     assert (again.done, again.others) == ([first, third], [])
 
 
-@pytest.mark.parametrize("metered", [False, True])
-def test_answers_are_counted(metered: bool) -> None:
+@pytest.mark.parametrize("counts_them", [False, True])
+def test_answers_are_counted(counts_them: bool) -> None:
     jobs = [job(f"j{n}") for n in range(5)]
-    desk, meter = Desk(*jobs), Meter()
-    if metered:
-        desk.settling.observer = meter
+    desk, counts = Desk(*jobs), JobCounts()
+    if counts_them:
+        desk.settling.observer = counts
     for one in jobs[:3]:
         desk.settling.end(one, None)
     desk.settling.end(jobs[3], Bury("no"))
@@ -103,7 +103,7 @@ def test_answers_are_counted(metered: bool) -> None:
     assert desk.settling.tally == Tally(done=2, retried=1, dead=1, lost=1)
     counted = {("work", "completed"): 2, ("work", "lost"): 1}
     counted |= {("work", "buried"): 1, ("work", "retried"): 1}
-    assert meter.jobs == (counted if metered else {})
+    assert counts.jobs == (counted if counts_them else {})
 
 
 def test_every_job_has_to_have_its_answer() -> None:
@@ -116,8 +116,8 @@ def test_every_job_has_to_have_its_answer() -> None:
 def test_what_could_not_be_run_is_dead_when_the_server_has_buried_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    desk, meter = Desk(), Meter()
-    desk.settling.observer = meter
+    desk, counts = Desk(), JobCounts()
+    desk.settling.observer = counts
     bury = burial("x", "1", "broken", hold=False)
     back = Settlement("y", "1", "release", unstarted=True)
     desk.settling.take_over([Ended(None, bury, "broken"), Ended(job("y"), back, "expired")])
@@ -126,7 +126,7 @@ def test_what_could_not_be_run_is_dead_when_the_server_has_buried_it(
     assert (desk.settling.tally, caplog.messages) == (Tally(), [])
     desk.settling.settled(batch, ["ok", "ok"])
     assert desk.settling.tally == Tally(dead=1)
-    assert meter.jobs == {("", "refused"): 1}
+    assert counts.jobs == {("", "refused"): 1}
     assert caplog.messages == ["job x was not run and is dead: broken"]
     assert vars(caplog.records[0])["queue"] == "q"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -23,8 +23,7 @@ from rota.queue import Queue
 from rota.values import config
 from rota.values.config import WorkerConfig
 from rota.values.telling import Logger
-from rota.work import supervisor
-from rota.work.supervisor import Leash, Supervisor
+from rota.work.supervisor import MAX_PROCESSES, Leash, Supervisor
 from rota.worker import Worker
 
 logger = Logger("rota.worker")
@@ -131,7 +130,7 @@ def worker(
         settings = Settings(
             targets,
             WorkerConfig(concurrency=concurrency, prefetch=prefetch, lease=lease, grace=grace),
-            config.whole(processes, 1, supervisor.MAX_PROCESSES, "processes"),
+            config.whole(processes, 1, MAX_PROCESSES, "processes"),
             burst,
             url,
             (log_format, log_level),
@@ -139,19 +138,12 @@ def worker(
         )
         if processes > 1 and leash is None:
             log_to_stderr(*settings.logs)
-            code = asyncio.run(_supervisor(settings).run())
+            command = [sys.executable, "-m", "rota", *sys.argv[1:]]
+            supervisor = Supervisor(command, count=processes, grace=grace, burst=burst)
+            code = asyncio.run(supervisor.run())
         else:
             code = _work(settings, leash)
     raise typer.Exit(code)
-
-
-def _supervisor(settings: Settings) -> Supervisor:
-    return Supervisor(
-        [sys.executable, "-m", "rota", *sys.argv[1:]],
-        count=settings.processes,
-        grace=settings.worker.grace,
-        burst=settings.burst,
-    )
 
 
 def _work(settings: Settings, leash: Leash | None) -> int:
@@ -184,23 +176,20 @@ def _metrics_address(host: str, port: int | None, processes: int) -> tuple[str, 
     return host, check_port(port)
 
 
-def _metrics(settings: Settings, worker: Worker, number: int) -> AbstractContextManager[object]:
-    """Serves the metrics of this process, the `number`-th, while it works."""
+@contextmanager
+def _metrics(settings: Settings, worker: Worker, number: int) -> Iterator[None]:
+    """Serves the metrics of this process, the `number`-th, meanwhile."""
     if settings.metrics is None:
-        return nullcontext()
+        yield
+        return
     host, first = settings.metrics
     require_metrics()
     from rota.metrics import Endpoint, worker_collector
 
-    endpoint = Endpoint(
-        worker_collector(worker),
-        worker.health,
-        host=host,
-        port=first + number - 1 if first else 0,
-    )
-    endpoint.open()
-    logger.info("metrics at %s/metrics", endpoint.url)
-    return closing(endpoint)
+    port = first + number - 1 if first else 0
+    with Endpoint(worker_collector(worker), worker.health, host=host, port=port) as endpoint:
+        logger.info("metrics at %s/metrics", endpoint.url)
+        yield
 
 
 def _introduce(settings: Settings, queues: Sequence[Queue]) -> None:

@@ -20,7 +20,7 @@ from typing import Protocol, TypeVar
 from rota.connection import Bounds
 from rota.consume.lease_thread import RETRY_PAUSE_S, lease_thread, until_set
 from rota.link import Link
-from rota.observe.meter import CALL_BOUNDS, Histogram
+from rota.observe.observer import CALL_BOUNDS, Histogram
 from rota.script.loader import Operation
 from rota.values.model import Holdings, Instruction, Job
 from rota.values.telling import Logger, safely

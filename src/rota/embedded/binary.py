@@ -85,14 +85,13 @@ def inspect(path: Path) -> ServerBinary:
 
 
 def _overridden(name: str) -> ServerBinary:
-    found = shutil.which(name)
+    found = _on_path(name)
     if found is None:
         raise ConfigError(
             f"{OVERRIDE} must name a Valkey or Redis server program that can be run, got {name!r}"
         )
     try:
-        # Absolute: the supervisor runs it from another directory.
-        binary = inspect(Path(os.path.abspath(found)))
+        binary = inspect(found)
     except ValueError as error:
         raise ConfigError(f"{OVERRIDE}={name!r}: {error}") from error
     if binary.too_old:
@@ -102,10 +101,13 @@ def _overridden(name: str) -> ServerBinary:
 
 def _candidates() -> Iterator[Path]:
     yield from _wheel_programs()
-    for name in ("valkey-server", "redis-server"):
-        found = shutil.which(name)
-        if found is not None:
-            yield Path(os.path.abspath(found))
+    yield from filter(None, map(_on_path, ("valkey-server", "redis-server")))
+
+
+def _on_path(name: str) -> Path | None:
+    """Absolute: the supervisor runs it from another directory."""
+    found = shutil.which(name)
+    return None if found is None else Path(os.path.abspath(found))
 
 
 def _wheel_programs() -> Iterator[Path]:

@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.core import Metric as Family
 
 from rota.errors import ConfigError
-from rota.observe.meter import Histogram
+from rota.observe.observer import Histogram
 from rota.queue import Queue
 
 Kind = Literal["gauge", "counter", "histogram"]

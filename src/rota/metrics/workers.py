@@ -1,4 +1,4 @@
-"""The numbers of one worker process: what its meters have counted, and how it is."""
+"""The numbers of one worker process: what it has counted, and how it is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
 from rota.metrics.catalogue import OF_WORKERS, Families, labels_of
-from rota.observe.meter import Meter
+from rota.observe.observer import JobCounts
 from rota.queue import Queue
 from rota.work.fetcher import Fetcher
 from rota.worker import Worker
@@ -25,9 +25,9 @@ class WorkerCollector(Collector):
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self._labels = labels_of(worker.queues)
-        self._meters: dict[Queue, Meter] = {queue: Meter() for queue in worker.queues}
-        for queue, meter in self._meters.items():
-            worker.observe(queue, meter)
+        self._counts: dict[Queue, JobCounts] = {queue: JobCounts() for queue in worker.queues}
+        for queue, counts in self._counts.items():
+            worker.observe(queue, counts)
 
     def describe(self) -> Iterator[Family]:
         return Families(OF_WORKERS).describe()
@@ -37,24 +37,24 @@ class WorkerCollector(Collector):
         families.add("rota_worker_slots", self._worker.config.concurrency)
         families.add("rota_worker_ready", self._worker.health().healthy)
         families.add("rota_worker_loop_lag_seconds", self._worker.lag)
-        for queue, meter in self._meters.items():
-            _add_meter(families, self._labels[queue], meter)
+        for queue, counts in self._counts.items():
+            _add_counts(families, self._labels[queue], counts)
         for fetcher in self._worker.fetchers:
             _add_parts(families, self._labels[fetcher.queue], fetcher)
         return families.give()
 
 
-def _add_meter(families: Families, name: str, meter: Meter) -> None:
-    for (task, outcome), n in meter.jobs.copy().items():
+def _add_counts(families: Families, name: str, counts: JobCounts) -> None:
+    for (task, outcome), n in counts.jobs.copy().items():
         families.add("rota_jobs_settled_total", n, name, task, outcome)
-    for task, runs in meter.runs.copy().items():
+    for task, runs in counts.runs.copy().items():
         families.add("rota_job_run_seconds", runs, name, task)
-    for task, attempts in meter.attempts.copy().items():
+    for task, attempts in counts.attempts.copy().items():
         families.add("rota_job_attempts", attempts, name, task)
-    families.add("rota_job_wait_seconds", meter.waits, name)
-    families.add("rota_leases_lost_total", meter.leases_lost, name)
-    families.add("rota_redis_errors_total", meter.errors, name, "fetch")
-    for script, seconds in meter.calls.items():
+    families.add("rota_job_wait_seconds", counts.waits, name)
+    families.add("rota_leases_lost_total", counts.leases_lost, name)
+    families.add("rota_redis_errors_total", counts.errors, name, "fetch")
+    for script, seconds in counts.calls.items():
         families.add("rota_redis_seconds", seconds, name, script)
 
 

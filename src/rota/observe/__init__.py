@@ -1,1 +1,1 @@
-"""What is told of jobs: log lines and spans."""
+"""What is told of jobs: log lines, spans, and to an observer that counts."""

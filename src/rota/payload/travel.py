@@ -83,8 +83,7 @@ def decoder_of(hint: Any, where: str) -> msgspec.json.Decoder[Any]:
 
 
 def _spelled(hint: object) -> str:
-    text = inspect.formatannotation(hint)
-    return text if len(text) <= MAX_REASON else text[:MAX_REASON] + "..."
+    return _cut(inspect.formatannotation(hint))
 
 
 def _misfits(info: Type, seen: set[int]) -> Iterator[object]:
@@ -111,7 +110,10 @@ def _parts(info: Type) -> Iterator[Type]:
 
 def reason_of(exc: Exception) -> str:
     """Why, in bounded length."""
-    text = str(exc) or type(exc).__name__
+    return _cut(str(exc) or type(exc).__name__)
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= MAX_REASON else text[:MAX_REASON] + "..."
 
 

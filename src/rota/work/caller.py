@@ -6,7 +6,7 @@ import time
 from typing import TypeVar
 
 from rota.errors import LeaseLost, RotaError
-from rota.observe.meter import SILENT
+from rota.observe.observer import SILENT
 from rota.queue import Queue
 from rota.script.loader import Operation
 from rota.values.telling import Logger, safely

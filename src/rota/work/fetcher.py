@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from rota.consume.membership import Membership
 from rota.errors import LeaseLost, RotaError
-from rota.observe.meter import SILENT, Observer
+from rota.observe.observer import SILENT, Observer
 from rota.queue import Queue
 from rota.values.model import Exchanged, Instruction, Job
 from rota.values.telling import safely

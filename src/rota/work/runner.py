@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from rota.observe import joblog, tracing
-from rota.observe.meter import SILENT
+from rota.observe.observer import SILENT
 from rota.queue import Queue
 from rota.values.endings import Ending, Failed, Stopped, Unpaced
 from rota.values.signals import Release, Retry

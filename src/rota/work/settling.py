@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rota.consume.deliveries import Deliveries, Ended
 from rota.observe import joblog
-from rota.observe.meter import SILENT
+from rota.observe.observer import SILENT
 from rota.values.endings import Ending, settlement
 from rota.values.model import UNFIT, Action, Answer, Job
 from rota.values.telling import safely

@@ -8,8 +8,8 @@ from typing import get_args
 
 import pytest
 
-from rota.observe import meter as meters
-from rota.observe.meter import SILENT, Histogram, Meter, Observer
+from rota.observe import observer as observing
+from rota.observe.observer import SILENT, Histogram, JobCounts, Observer
 from rota.values.model import Action, Claimed, Exchanged, Job
 
 
@@ -39,8 +39,8 @@ def test_a_value_on_a_bound_belongs_below_it() -> None:
 
 
 def test_waits_are_those_before_the_first_run() -> None:
-    meter = Meter()
-    meter.claimed(
+    counts = JobCounts()
+    counts.claimed(
         handed_out(
             Claimed("first", record(9_000), 0, suspect=False),
             Claimed("again", record(9_000), 1, suspect=False),
@@ -50,8 +50,8 @@ def test_waits_are_those_before_the_first_run() -> None:
             Claimed("never", record(0), 0, suspect=False),
         )
     )
-    assert sum(meter.waits.counts) == 2
-    assert meter.waits.total == 1.0
+    assert sum(counts.waits.counts) == 2
+    assert counts.waits.total == 1.0
 
 
 @pytest.mark.parametrize(
@@ -67,20 +67,22 @@ def test_waits_are_those_before_the_first_run() -> None:
     ],
 )
 def test_every_ending_has_its_outcome(action: Action, outcome: str) -> None:
-    meter = Meter()
-    meter.settled(job(), action, "ok")
-    meter.settled(job(), action, "settled")
-    meter.settled(job(), action, "lost")
-    assert meter.jobs == {("work", outcome): 2, ("work", "lost"): 1}
+    counts = JobCounts()
+    counts.settled(job(), action, "ok")
+    counts.settled(job(), action, "settled")
+    counts.settled(job(), action, "lost")
+    assert counts.jobs == {("work", outcome): 2, ("work", "lost"): 1}
     ended = action in ("complete", "bury")
-    assert sum(sum(one.counts) for one in meter.attempts.values()) == (2 if ended else 0)
+    assert sum(sum(one.counts) for one in counts.attempts.values()) == (2 if ended else 0)
 
 
-def test_the_silent_observer_knows_everything_a_meter_is_told() -> None:
+def test_the_silent_observer_knows_all_that_counts_are_told() -> None:
     told = {name for name in vars(Observer) if not name.startswith("_")}
-    assert told == {name for name in vars(Meter) if callable(vars(Meter)[name])} - {"__init__"}
+    assert told == {name for name in vars(JobCounts) if callable(vars(JobCounts)[name])} - {
+        "__init__"
+    }
     assert not hasattr(SILENT, "__dict__")
-    assert set(get_args(Action)) == set(meters.OUTCOMES)
+    assert set(get_args(Action)) == set(observing.OUTCOMES)
 
 
 def test_rota_needs_neither_prometheus_nor_opentelemetry() -> None:

@@ -1,7 +1,5 @@
-"""What one process counts of its work on a queue: plain numbers, for whoever asks.
-
-A worker tells an `Observer` what happens to its jobs. The usual one takes no notice; a `Meter`
-counts, and `rota.metrics` reads it.
+"""Who is told what happens to a worker's jobs: the usual `Observer` takes no notice; `JobCounts`
+are plain numbers of one process and queue, which `rota.metrics` reads.
 """
 
 from __future__ import annotations
@@ -80,7 +78,7 @@ class Observer:
 SILENT = Observer()
 
 
-class Meter(Observer):
+class JobCounts(Observer):
     """Counts, since it was made."""
 
     __slots__ = ("attempts", "calls", "errors", "jobs", "leases_lost", "runs", "waits")
