@@ -62,14 +62,14 @@ class Steps:
 
     def _listen_for_replies(self) -> None:
         """Between a command's sending and the reading of its reply there is one function."""
-        read = Connection.data_received
+        read = Connection.buffer_updated
 
-        def listen(connection: Connection, data: bytes) -> None:
+        def listen(connection: Connection, nbytes: int) -> None:
             if self._settling:
                 self.reach("unheard")
-            read(connection, data)
+            read(connection, nbytes)
 
-        Connection.data_received = listen  # type: ignore[method-assign, assignment]
+        Connection.buffer_updated = listen  # type: ignore[method-assign, assignment]
 
 
 class WatchedStore(Store):

@@ -34,7 +34,7 @@ T = TypeVar("T")
 CLOSE_TIMEOUT_S = 5.0
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """An open connection; see `sharing.Connection`.
 
     From a command to its reply nothing stands between: a reply ends the future that its caller
@@ -97,13 +97,16 @@ class Connection(asyncio.Protocol):
         else:
             self._fail(TimeoutError(f"no reply within {self._timeout:g} s"))
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._replies.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self._answer is None or self._answer.done():
             self._transport.abort()  # nobody has asked
             return
         self._heard = self._loop.time()
         try:
-            found = self._replies.feed(data, self._wanted)
+            found = self._replies.feed(nbytes, self._wanted)
         except NotAReply as error:
             self._fail(error)
             return

@@ -39,8 +39,6 @@ from rota.script.loader import Operation, Reply, Wait
 
 T = TypeVar("T")
 
-READ_BYTES = 65536
-
 
 class Connection:
     """An open socket; see `sharing.Connection`."""
@@ -67,10 +65,10 @@ class Connection:
         try:
             self._socket.sendall(packed(commands))
             while True:
-                data = self._socket.recv(READ_BYTES)
-                if not data:
+                size = self._socket.recv_into(self._replies.buffer)
+                if not size:
                     raise ConnectionResetError("closed by the server")
-                found = self._replies.feed(data, len(commands))
+                found = self._replies.feed(size, len(commands))
                 if found is not None:
                     break
         except TimeoutError:

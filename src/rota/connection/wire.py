@@ -15,6 +15,7 @@ from rota.connection.target import Address, Files, Target
 from rota.script.loader import Reply
 
 CONNECT_TIMEOUT_S = 5.0
+READ_BYTES = 65536
 _KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 """A peer that has gone without a word is noticed; systems know these options or not."""
 _MORE = object()
@@ -36,14 +37,19 @@ class Replies:
     def __init__(self) -> None:
         self._reader = hiredis.Reader(replyError=ErrorReply, notEnoughData=_MORE)
         self._found: list[Reply] = []
+        self.buffer = memoryview(bytearray(READ_BYTES))
+        """Where drivers put what comes in: asyncio else makes 256 KiB anew for each reading, which
+        an allocator may take from the system and give back each time. A view, as asyncio's TLS
+        reads into slices of it."""
         self.has_more = False
         """Whether more has come than was asked for: the next call would read it."""
 
-    def feed(self, data: bytes, wanted: int) -> list[Reply] | None:
-        """All that are wanted, errors among them, once the last one is here. Raises NotAReply."""
+    def feed(self, size: int, wanted: int) -> list[Reply] | None:
+        """All that are wanted, errors among them, once the last one is here: `size` bytes more are
+        in the buffer. Raises NotAReply."""
         found, reader = self._found, self._reader
         try:
-            reader.feed(data)
+            reader.feed(self.buffer, 0, size)  # type: ignore[arg-type]  # stub: bytes only
             while len(found) < wanted:
                 reply = reader.gets()
                 if reply is _MORE:
