@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: attempt bell changes clock lists next_due promote reap retention sweep turn
+-- include: attempt bell changes clock dead_job lists next_due promote reap sweep turn
 -- args: limit watched_ms
 -- resend: yes
 -- sealed: goes on

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: attempt bell changes clock dead_job end_move forget home record sequence_name
+-- include: attempt bell changes clock dead_job forget holding home record sequence_name
 -- args: id by
 -- resend: receipt
 -- Cancels a job: deletes it where it waits or is delayed; in flight, it is flagged in `cancels` (JSON

@@ -1,6 +1,5 @@
 #!lua
--- include: attempt backlog bell charge clock home limits lists reconcile record sequence_name
--- include: state turn
+-- include: attempt bell charge clock home limits lists reconcile record sequence_name state turn
 -- args: atomic large distinct jobs bodies
 -- resend: receipt
 -- checks: itself

@@ -1,5 +1,5 @@
 #!lua
--- include: attempt backlog bell blocked changes holding lists record rewrite sequence_name
+-- include: attempt bell blocked changes holding limits lists record rewrite sequence_name
 -- args: source target cursor limit
 -- resend: receipt
 -- Takes what waits and what is delayed in lane `source` over to lane `target`, at its places, about

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: attempt bell blocked changes end_move forget lists record sequence_name
+-- include: attempt bell blocked changes forget holding lists record sequence_name
 -- args: lane limit total
 -- resend: receipt
 -- Deletes a lane's waiting and delayed jobs, about `limit` a call; what is in flight goes on. `total`

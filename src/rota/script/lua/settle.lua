@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- include: asked bell blocked bury cancel_held changes clock complete consumer delivery forget
--- include: give_back limits ran refund turn
+-- include: asked bell blocked bury changes clock complete consumer delivery forget give_back
+-- include: limits ran turn
 -- args: consumer entries
 -- resend: receipt
 -- checks: itself

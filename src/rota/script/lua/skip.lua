@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- include: bell blocked changes clock end_move sequence_name
+-- include: bell blocked changes clock holding sequence_name
 -- args: lane key id by
 -- resend: receipt
 -- A sequence goes on past the job that stops it: the hold of a dead job ends, and that stays dead; a head

@@ -1,5 +1,5 @@
--- include: asked attempt bell blocked changes clock delivery holding lists record refund
--- exports: schedule leave_holding end_holdings give_back
+-- include: asked attempt bell blocked changes clock delivery holding limits lists rate record
+-- exports: schedule refund_rate leave_holding end_holdings give_back cancel_held
 -- Returns a job to its place, uncounted. `pause` (ms) > 0 keeps an unordered job in `scheduled`
 -- and blocks a sequence as a whole: its head keeps its place, nothing overtakes it. A job that a broken
 -- sequence cannot take has its record only, as all that was in it.
@@ -15,6 +15,17 @@ local function return_to_sequence(id, held)
   count_total('waiting', 1)
   count_total('running', -1)
   touch(held.lane, held.key)
+end
+
+-- Gives back what was taken and never started; a lane that waits for its next job may go on sooner.
+local function refund_rate(lane, jobs)
+  local rate = jobs > 0 and rates_of({ lane })[1]
+  local tat = rate and redis.call('ZSCORE', k_gtat, lane)
+  if tat then
+    redis.call('ZADD', k_gtat, number_text(rate_after(rate, tat, -jobs)), lane)
+    redis.call('ZREM', k_blocked, 'r:' .. lane)
+    touch(lane)
+  end
 end
 
 -- Takes `id` out of its sequence's hold; with `also_later`, what the same consumer took behind
@@ -92,5 +103,17 @@ local function give_back(consumer, id, held, pause)
     count_total('waiting', 1)
     touch(held.lane)
   end
+  return 0
+end
+
+-- Ends a job in flight as cancelled: gone, its permit free, its sequence going on. `also_later`: the
+-- caller believes it back in its place, and so what was taken behind it goes back, as it would have.
+-- Says how many other jobs went back.
+local function cancel_held(consumer, id, held, also_later)
+  drop(consumer, id)
+  if held.sequence then
+    return leave_holding(consumer, id, held, also_later)
+  end
+  count_permits(held.lane, -1)
   return 0
 end

@@ -1,5 +1,4 @@
--- include: asked attempt bury cancel_held changes clock consumer delivery give_back holding
--- include: record refund
+-- include: asked attempt bury changes clock consumer delivery give_back holding record
 -- exports: mark_gone reap_consumer
 -- Takes back what a consumer holds, in pages; it must be marked (deadline -inf) before. With
 -- `blame`, a job that had started counts a death; at the third it is buried. One that was asked to be

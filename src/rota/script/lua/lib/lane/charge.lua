@@ -1,4 +1,4 @@
--- include: attempt first_job limits lists
+-- include: attempt home limits lists
 -- exports: BY_TIME declare_costs charge next_cost
 -- state: some_costs
 -- What turns cost. A job is charged 1 unless it says otherwise in `costs`, which most queues do not

@@ -1,4 +1,4 @@
--- include: attempt available backlog figures first_job limits lists
+-- include: attempt figures home limits lists
 -- exports: lane_rows
 -- What a person asks of lanes, each as one flat row.
 -- fields: name waiting delayed running ceiling weight paused blocked in_ring since backlog pause_note

@@ -1,6 +1,6 @@
 -- include: config lists
 -- exports: queue_ceiling had_costs template_of settings_of ceilings_of weights_of weight_of
--- exports: rate_from rates_of forget_limits check_limits
+-- exports: rate_from rates_of forget_limits check_limits backlogs_of
 -- state: some_limits
 -- What a lane may do: its own setting, else its template's, else the queue's.
 local usual_ceiling = tonumber(config[4] or nil) or math.huge
@@ -94,4 +94,16 @@ local function check_limits()
     end
     is_absent(k_grate)
   end
+end
+
+-- How many jobs may wait and be delayed in lanes: their own limit, else their template's, else none.
+-- Apart from the other limits, which nothing that stores jobs pays for.
+local function backlogs_of(lanes)
+  local found = {}
+  local own, named = fetch_some(k_gmax, lanes), fetch_some(k_gtemplate, lanes)
+  for i = 1, #lanes do
+    local text = own[i] or (named[i] and template_of(named[i]).backlog)
+    found[i] = tonumber(text or nil) or math.huge
+  end
+  return found
 end

@@ -1,4 +1,4 @@
--- include: available clock consumer holding limits lists sequence_name
+-- include: clock consumer holding home limits lists sequence_name
 -- exports: SHOWN_MAX packed queue_facts lane_facts sequence_facts ring_facts
 -- What an explanation is made of: facts of the queue, a lane, a sequence, a consumer, the ring.
 -- A fact that does not hold is left out; the reply is one msgpack map, so that fractions survive.

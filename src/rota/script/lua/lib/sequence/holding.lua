@@ -1,4 +1,5 @@
--- exports: read_holding shut_by holding_text write_holding
+-- include: blocked
+-- exports: read_holding shut_by holding_text write_holding end_move
 -- A held sequence: its consumer and its jobs in flight, in order, joined by newlines (which no
 -- name contains). Absence from `held` is the only lock there is.
 local function read_holding(sequence)
@@ -36,5 +37,16 @@ local function write_holding(sequence, consumer, jobs)
     redis.call('HDEL', k_held, sequence)
   else
     redis.call('HSET', k_held, sequence, holding_text(consumer, jobs))
+  end
+end
+
+-- While a long sequence moves to another lane in pages, its rest is kept out without an end. When
+-- nothing is left of it, whatever emptied it, there is nothing to keep out.
+local function end_move(sequence)
+  if
+    redis.call('EXISTS', k_sequence(sequence)) == 0
+    and redis.call('ZSCORE', k_blocked, 's:' .. sequence) == 'inf'
+  then
+    unblock('s:' .. sequence)
   end
 end
