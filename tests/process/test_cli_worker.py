@@ -677,7 +677,7 @@ def test_a_parent_outlives_a_server_that_cannot_be_told(
     monkeypatch.setattr("rota.work.supervisor.TELL_S", 0.5)
     told = """
 from rota.queue import Queue
-leash.ready()
+leash.say('works')
 leash.holding(Queue("q", url="redis://127.0.0.1:1"), "consumer")
 os._exit(7)
 """
@@ -803,13 +803,15 @@ def supervise(
 @pytest.mark.timeout(180)
 def test_exit_codes_are_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(SOURCE))
-    assert supervise("leash.ready()") == 0
-    assert supervise("leash.ready(); sys.exit(leash.number + 4 if leash.number > 1 else 0)") == 6
+    assert supervise("leash.say('works')") == 0
+    assert (
+        supervise("leash.say('works'); sys.exit(leash.number + 4 if leash.number > 1 else 0)") == 6
+    )
     assert supervise("sys.exit(7)") == 7
     assert supervise("sys.exit(0)", burst=False) == 0
     once = tmp_path / "once"
     killed_once = f"""
-leash.ready()
+leash.say('works')
 if leash.number == 2 and not os.path.exists({str(once)!r}):
     open({str(once)!r}, "w").close()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -818,7 +820,7 @@ if leash.number == 2 and not os.path.exists({str(once)!r}):
     assert once.exists()
     deaf = f"""
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-leash.ready()
+leash.say('works')
 open({str(tmp_path)!r} + f"/deaf{{leash.number}}", "w").close()
 time.sleep(60)
 """

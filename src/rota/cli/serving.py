@@ -72,7 +72,7 @@ class _Stops:
         _active = self
         threading.Thread(target=self._listen, name="rota-stops", daemon=True).start()
         if self._leash is not None:
-            self._leash.listens()
+            self._leash.say("listens")
         try:
             yield
         finally:
@@ -312,7 +312,7 @@ async def _announce(worker: Worker, leash: Leash | None, set_up_logs: Callable[[
     set_up_logs()  # again: a lifespan may have set up others
     logger.info("working")
     if leash is not None:
-        leash.ready()
+        leash.say("works")
 
 
 async def _close(worker: Worker) -> None:

@@ -159,7 +159,7 @@ def _work(settings: Settings, leash: Leash | None) -> int:
     if leash is None or leash.introduces:
         _introduce(settings, queues)
     if leash is not None:
-        leash.introduced()
+        leash.say("introduced")
     with _metrics(settings, worker, 1 if leash is None else leash.number):
         return serve(
             worker,

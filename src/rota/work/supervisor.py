@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -73,8 +74,9 @@ class _Lease(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self, enc_hook=str)
 
 
-def _read_lease(line: bytes) -> _Lease:
-    return msgspec.json.decode(line, type=_Lease, dec_hook=lambda kind, text: kind(text))
+Word = Literal["works", "introduced", "listens"]
+"""What a child says of itself: that it works, that people were told what it works on, that it hears
+its parent, who need not send signals."""
 
 
 class Leash:
@@ -85,23 +87,15 @@ class Leash:
         self.introduces = introduces
         self._connection = connection
 
-    def ready(self) -> None:
-        """Tells the parent that this process works."""
-        self._say(b"works")
-
-    def introduced(self) -> None:
-        self._say(b"introduced")
-
-    def listens(self) -> None:
-        """Tells the parent that it is heard, and need not send signals."""
-        self._say(b"listens")
+    def say(self, word: Word) -> None:
+        self._send(word.encode())
 
     def holding(self, queue: Queue, consumer: str | None) -> None:
         """Tells the parent whose lease to end when this process dies."""
         keys = queue.link.keys
-        self._say(_Lease(queue.link.target, keys.prefix, keys.queue, consumer).line())
+        self._send(_Lease(queue.link.target, keys.prefix, keys.queue, consumer).line())
 
-    def _say(self, line: bytes) -> None:
+    def _send(self, line: bytes) -> None:
         with contextlib.suppress(OSError):  # a parent that stands still must not hold it up
             self._connection.send(line + b"\n", socket.MSG_DONTWAIT)
 
@@ -159,6 +153,9 @@ class Child:
         asyncio.get_running_loop().add_reader(ours, child._listen)
         return child
 
+    def __str__(self) -> str:
+        return f"process {self.number} (pid {self.process.pid})"
+
     @property
     def works(self) -> bool:
         return "works" in self.said
@@ -186,7 +183,7 @@ class Child:
                 self.spoke.set()
             return
         try:
-            lease = _read_lease(line)
+            lease = msgspec.json.decode(line, type=_Lease, dec_hook=lambda kind, text: kind(text))
         except msgspec.DecodeError:
             return  # cut: it was said while this process stood still
         queue = msgspec.structs.replace(lease, consumer=None).line()
@@ -235,13 +232,8 @@ class Child:
             try:
                 await client.run(store.leave(lease.consumer, died=not self._killed))
             except RotaError as error:
-                logger.warning(
-                    "queue %s: the lease of process %d (pid %d) cannot be ended, it will run out: "
-                    "%s",
-                    lease.queue,
-                    *_name(self),
-                    error,
-                )
+                message = "queue %s: the lease of %s cannot be ended, it will run out: %s"
+                logger.warning(message, lease.queue, self, error)
             finally:
                 await client.close()
 
@@ -313,7 +305,7 @@ class Supervisor:
                 await self._hurrying.wait()
                 await asyncio.sleep(HURRY_S + HURRY_SPARE_S)
         for child in self._children.values():
-            logger.error("process %d (pid %d) does not stop: killed", *_name(child))
+            logger.error("%s does not stop: killed", child)
             child.kill()
 
     async def _keep(self, number: int) -> int:
@@ -326,9 +318,7 @@ class Supervisor:
             code = await self._until_ended(child)
             if self._is_final(child, code):
                 break
-            logger.warning(
-                "process %d (pid %d) %s; another starts in %g s", *_name(child), _how(code), pause
-            )
+            logger.warning("%s %s; another starts in %g s", child, _how(code), pause)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause)
             pause = RESTART_PAUSE_S if child.works else min(2 * pause, MAX_RESTART_PAUSE_S)
@@ -373,10 +363,6 @@ class Supervisor:
         if code >= 0:
             return code
         return 0 if code == -signal.SIGTERM and self._stopping.is_set() else 128 - code
-
-
-def _name(child: Child) -> tuple[int, int]:
-    return child.number, child.process.pid
 
 
 def _how(code: int) -> str:
