@@ -115,28 +115,19 @@ class Worker(Guide):
         try:
             return await self._run(burst=burst)
         finally:
+            self._renew()
             self._running = False
 
     async def _run(self, *, burst: bool) -> Drained:
-        slots = Slots(self.config.concurrency)
-        executor = Executor(threads=self.config.concurrency)
         context = contextvars.copy_context()
         self._fetchers, self._lifespans, self._teardown = [], [], None
-        try:
-            async with contextlib.AsyncExitStack() as lives:
-                lives.callback(executor.close)
-                async with contextlib.AsyncExitStack() as stack:
-                    opening = self._open(slots, executor, context, lives, stack, burst=burst)
-                    if await self._unless_stopped(opening):
-                        await self._work(context)
-            return await self._drained(burst=burst)
-        finally:
-            self._renew()
+        async with contextlib.AsyncExitStack() as lives, contextlib.AsyncExitStack() as stack:
+            if await self._unless_stopped(self._open(context, lives, stack, burst=burst)):
+                await self._work(context)
+        return await self._drained(burst=burst)
 
     async def _open(
         self,
-        slots: Slots,
-        executor: Executor,
         context: contextvars.Context,
         lives: contextlib.AsyncExitStack,
         stack: contextlib.AsyncExitStack,
@@ -144,6 +135,9 @@ class Worker(Guide):
         burst: bool,
     ) -> None:
         """Lifespans are left after all queues were: one that hangs holds no job."""
+        slots = Slots(self.config.concurrency)
+        executor = Executor(threads=self.config.concurrency)
+        lives.callback(executor.close)
         for queue in self.queues:
             state: object = None
             for manager in queue.lifespans:
@@ -151,7 +145,23 @@ class Worker(Guide):
                 state = await lifespan.enter()
                 self._lifespans.append(lifespan)
                 lives.push_async_callback(self._leave_lifespan, lifespan)
-            await self._open_fetcher(queue, slots, executor, stack, state, burst=burst)
+            fetcher = Fetcher(
+                queue,
+                slots=slots,
+                executor=executor,
+                lease=self.config.lease,
+                prefetch=self.config.prefetch,
+                state=state,
+                obey=self._obey,
+                holding=lambda queue, consumer: self.holding(queue, consumer),
+                observer=self._observers.get(queue.link.keys.root, SILENT),
+            )
+            await fetcher.open(burst=burst)
+            self._fetchers.append(fetcher)
+            stack.push_async_callback(self._close_fetcher, fetcher)
+            if self._quiet:
+                fetcher.quieten()
+            _warn_of_eviction(queue)
 
     async def _unless_stopped(self, opening: Coroutine[object, object, None]) -> bool:
         """Whether it came to its end; a stop gives it up."""
@@ -179,40 +189,6 @@ class Worker(Guide):
                 await self._drain(loops)
                 self._loops = []
 
-    async def _open_fetcher(
-        self,
-        queue: Queue,
-        slots: Slots,
-        executor: Executor,
-        stack: contextlib.AsyncExitStack,
-        state: object,
-        *,
-        burst: bool,
-    ) -> None:
-        fetcher = Fetcher(
-            queue,
-            slots=slots,
-            executor=executor,
-            lease=self.config.lease,
-            prefetch=self.config.prefetch,
-            state=state,
-            obey=self._obey,
-            holding=lambda consumer: self.holding(queue, consumer),
-            observer=self._observers.get(queue.link.keys.root, SILENT),
-        )
-        await fetcher.open(burst=burst)
-        self._fetchers.append(fetcher)
-        stack.push_async_callback(self._close_fetcher, fetcher)
-        if self._quiet:
-            fetcher.quieten()
-        for policy in queue.link.async_client.policies - {"noeviction"}:
-            logger.warning(
-                "queue %s: its server evicts keys when its memory is full, and jobs with them: "
-                "set maxmemory-policy noeviction (it has %s)",
-                queue.name,
-                policy,
-            )
-
     async def _until_stopped(self, loops: list[asyncio.Task[None]]) -> None:
         """Ends on `stop()`, when all loops have ended (a burst), or when one failed, or a
         lifespan did."""
@@ -236,7 +212,9 @@ class Worker(Guide):
         for fetcher in self._fetchers:
             fetcher.stop_fetching()
         try:
-            ended = asyncio.gather(*(f.until_ended(self.config.grace) for f in self._fetchers))
+            ended = asyncio.gather(
+                *(f.entries.until_ended(self.config.grace) for f in self._fetchers)
+            )
             try:
                 await until([ended], None, self._hurrying)
             finally:
@@ -245,7 +223,7 @@ class Worker(Guide):
             await asyncio.wait(loops, timeout=SETTLE_S)
         finally:  # also when the stop itself is cancelled: no handler outlives its worker
             for fetcher in self._fetchers:
-                fetcher.cancel_running()
+                fetcher.entries.cancel_all()
             for task in loops:
                 task.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
@@ -384,6 +362,16 @@ class Worker(Guide):
         assert self._task is not None
         self.stop()
         await self._task
+
+
+def _warn_of_eviction(queue: Queue) -> None:
+    for policy in queue.link.async_client.policies - {"noeviction"}:
+        logger.warning(
+            "queue %s: its server evicts keys when its memory is full, and jobs with them: "
+            "set maxmemory-policy noeviction (it has %s)",
+            queue.name,
+            policy,
+        )
 
 
 def _log_failure(task: asyncio.Task[Drained]) -> None:

@@ -92,13 +92,9 @@ class Executor:
             if current is not None and current.cancelling():
                 raise
             return Failed(error="the handler cancelled itself", kind="CancelledError")
-        except Exception as error:
-            return Failed.by(error)
-        except GeneratorExit as error:
-            if _CURRENT.get(None) is not job:
+        except BaseException as error:  # also SystemExit, and what libraries raise past Exception
+            if isinstance(error, GeneratorExit) and _CURRENT.get(None) is not job:
                 raise  # not the handler's own: what is left of an ended loop is closed
-            return Failed.by(error)
-        except BaseException as error:  # SystemExit, or what other libraries raise past Exception
             return Failed.by(error)
         finally:
             run.awaited = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from rota.consume.membership import Membership
 from rota.errors import LeaseLost, RotaError
@@ -23,7 +23,7 @@ from rota.work.demand import Demand
 from rota.work.entries import Entries
 from rota.work.executor import Executor
 from rota.work.runner import Runner
-from rota.work.settling import Settling, Tally
+from rota.work.settling import Settling
 from rota.work.slots import Slots
 
 FIRST_PAUSE_S = 0.05
@@ -47,7 +47,7 @@ class Fetcher:
         prefetch: int,
         state: object,
         obey: Callable[[Instruction], None],
-        holding: Callable[[str | None], None],
+        holding: Callable[[Queue, str | None], None],
         observer: Observer = SILENT,
     ) -> None:
         self.queue = queue
@@ -63,7 +63,7 @@ class Fetcher:
             lease=lease,
             decode=self._decode,
             on_lost=self._on_lost,
-            on_stop=self._on_stop,
+            on_stop=lambda jobs: self.entries.interrupt(jobs),
             on_instruction=obey,
             post=asyncio.get_running_loop().call_soon_threadsafe,
         )
@@ -72,8 +72,9 @@ class Fetcher:
         self._caller = Caller(queue)
         self._demand = Demand(slots, self.bell, woken)
         self._settling = Settling(queue.name, self._deliveries, woken)
+        self.tally = self._settling.tally
         self._runner = Runner(queue, executor, self._settling, state=state)
-        self._entries = Entries(
+        self.entries = Entries(
             self._runner, self._settling, self._membership, self._caller, slots, woken
         )
         self.observer = observer
@@ -84,36 +85,28 @@ class Fetcher:
         """Joins the queue; raises Unavailable where the server cannot be reached."""
         self._demand.burst = burst
         await self.queue.link.run(self._membership.join())
-        self._holding(self._deliveries.id)
+        self._holding(self.queue, self._deliveries.id)
         self.bell.enter()
         self._demand.ask()
 
     def stop_fetching(self) -> None:
         """Claims nothing more; what runs goes on."""
-        self._entries.starting = False
+        self.entries.starting = False
         self._demand.stop()
 
     def quieten(self) -> None:
         """Claims nothing more, and works on; what is held goes on."""
         self._demand.quieten()
 
-    async def until_ended(self, grace: float) -> None:
-        """Waits for what runs, at most `grace` seconds."""
-        await self._entries.until_ended(grace)
-
     async def finish(self) -> None:
         """What still runs is cancelled and given back.
 
         Handlers that ignore it are left to themselves: `run` ends without them.
         """
-        self.cancel_running()
-        await self._entries.until_ended(CANCEL_S)
+        self.entries.cancel_all()
+        await self.entries.until_ended(CANCEL_S)
         self._waits_for_handlers = False
         self._woken.set()
-
-    def cancel_running(self) -> None:
-        """Cancels the handlers that run; their jobs go back uncounted."""
-        self._entries.cancel_all()
 
     async def close(self) -> int:
         """Leaves the queue; returns how many jobs went back unfinished.
@@ -123,7 +116,7 @@ class Fetcher:
         try:
             async with asyncio.timeout(LEAVE_S):
                 back = await self.queue.link.run(self._membership.leave())
-            self._holding(None)
+            self._holding(self.queue, None)
             return back
         finally:
             self._demand.failed()
@@ -136,20 +129,16 @@ class Fetcher:
         client = self.queue.link.apart(timeout=LEAVE_S, resend=False).client
         try:
             client.run(self.queue.link.store.leave(self._deliveries.id))
-            self._holding(None)
+            self._holding(self.queue, None)
         finally:
             client.close()
 
     # ── what it tells of itself ─────────────────────────────────────────────────────────────
 
     @property
-    def tally(self) -> Tally:
-        return self._settling.tally
-
-    @property
     def running_jobs(self) -> list[Job]:
         """From any thread."""
-        return self._entries.jobs
+        return self.entries.jobs
 
     @property
     def is_quiet(self) -> bool:
@@ -198,7 +187,7 @@ class Fetcher:
         if self._opening is not None and self._opening.done():
             self._opening.result()  # raises what went wrong with it
             self._opening = None
-        runs = self._waits_for_handlers and self._entries
+        runs = self._waits_for_handlers and self.entries
         return not (self._opening or self._demand.wants_more or runs or self._settling)
 
     async def _round(self) -> None:
@@ -259,7 +248,7 @@ class Fetcher:
             taken = self._deliveries.read(reply)
             self._settling.take_over(taken.unrun)
             self._slots.give_back(len(reply.entries) - len(taken.entries))
-            self._entries.start(taken.entries)
+            self.entries.start(taken.entries)
         finally:
             self._woken.set()
 
@@ -274,16 +263,10 @@ class Fetcher:
         with contextlib.suppress(RotaError):
             await self._caller.call(self.queue.link.store.beat(watched_ms=watched_ms))
 
-    # ── for its membership ──────────────────────────────────────────────────────────────────
-
     def _decode(self, job: Job) -> None:
         task = self.queue.find_task(job.task)
         job.backoff = task.policy.backoff  # also of a job whose arguments cannot be read now
         job.args, job.kwargs = task.codec.decode(job.payload)
-
-    def _on_stop(self, jobs: Sequence[Job]) -> None:
-        """Stops the handlers of these jobs; what has not begun will not."""
-        self._entries.interrupt(jobs)
 
     # ── a lost lease ────────────────────────────────────────────────────────────────────────
 
@@ -292,7 +275,7 @@ class Fetcher:
         self._settling.lose()
         with safely:
             self.observer.lease_lost()
-        self.cancel_running()
+        self.entries.cancel_all()
         self._woken.set()
 
     async def _start_anew(self) -> None:
@@ -303,7 +286,7 @@ class Fetcher:
         while self._membership.lost and self._demand.fetching:
             try:
                 await self._caller.call(self._membership.join())
-                self._holding(self._deliveries.id)
+                self._holding(self.queue, self._deliveries.id)
                 self._settling.lease_lost = False
             except RotaError:
                 await asyncio.sleep(pause)
