@@ -27,7 +27,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import timedelta
 
 from rota.embedded import EmbeddedServer, socket_url, temporary_server
-from rota.embedded.wire import ask
+from rota.embedded.supervisor import ask
 from rota.link import Link
 from rota.queue import Queue
 from rota.values import config

@@ -8,8 +8,7 @@ one its parent holds.
     binary      finds the server program
     directory   the data directory: made private, refused
     locks       whole-file locks that a fork cannot leak
-    wire        asking a server whether it answers, without a client library
-    supervisor  the server's parent: a process of its own, stdlib only
+    supervisor  the server's parent: a process of its own, stdlib only; how to ask a server
     starting    joins the server that runs, or launches a supervisor
     server      the public face: a use; a server in a directory of its own, gone with its block
 """

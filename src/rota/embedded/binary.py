@@ -50,7 +50,8 @@ def find_server() -> ServerBinary:
         return _overridden(override)
     old: list[ServerBinary] = []
     broken: list[str] = []
-    for path in _candidates():
+    on_path = map(_on_path, ("valkey-server", "redis-server"))
+    for path in filter(None, (*_wheel_programs(), *on_path)):
         try:
             binary = inspect(path)
         except ValueError as error:
@@ -97,11 +98,6 @@ def _overridden(name: str) -> ServerBinary:
     if binary.too_old:
         raise _too_old([binary])
     return binary
-
-
-def _candidates() -> Iterator[Path]:
-    yield from _wheel_programs()
-    yield from filter(None, map(_on_path, ("valkey-server", "redis-server")))
 
 
 def _on_path(name: str) -> Path | None:

@@ -70,10 +70,7 @@ def running(path: str | os.PathLike[str]) -> bool:
 
 def has_run(path: str | os.PathLike[str]) -> bool:
     """Whether a server runs in that directory, or has left data there. Creates nothing."""
-    try:
-        return running(path) or (_resolve(path) / _APPEND_ONLY).is_dir()
-    except OSError as error:
-        raise refusal(_resolve(path), error) from error
+    return running(path) or os.path.isdir(_resolve(path) / _APPEND_ONLY)
 
 
 def _resolve(path: str | os.PathLike[str]) -> Path:

@@ -11,14 +11,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from urllib.parse import quote
 
 from rota.embedded.directory import prepare, refusal, running
 from rota.embedded.locks import SharedLock
-from rota.embedded.starting import POLL, Fsync, bring_up
-from rota.embedded.supervisor import ALWAYS_LOCK, USERS_LOCK
-from rota.embedded.wire import ask
+from rota.embedded.starting import Fsync, bring_up
+from rota.embedded.supervisor import ALWAYS_LOCK, POLL, USERS_LOCK, ask
 from rota.errors import ConfigError, Unavailable
 
 _SETTING_TIMEOUT = 5.0
@@ -119,12 +117,7 @@ class EmbeddedServer:
     def __enter__(self) -> EmbeddedServer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -7,19 +7,17 @@ import shutil
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Literal
 
 from rota.embedded import supervisor
 from rota.embedded.binary import find_server
 from rota.embedded.locks import is_held
-from rota.embedded.wire import Answer, ping
 from rota.errors import Unavailable
 
 Fsync = Literal["no", "always"]
 
-POLL = 0.01
 _PING_TIMEOUT = 1.0
 _TAIL_BYTES = 4096
 _TAIL_LINES = 12
@@ -36,12 +34,15 @@ def bring_up(data: Path, fsync: Fsync, deadline: float) -> Path:
     with ExitStack() as stack:
         while True:
             supervised = is_held(data / supervisor.SUPERVISOR_LOCK)
-            socket = _noted_socket(data) if supervised else None
-            answer = Answer.NONE if socket is None else ping(socket, _PING_TIMEOUT)
-            if socket is not None and answer is Answer.READY:
-                return socket
+            loading = False
+            if supervised and (socket := _noted_socket(data)) is not None:
+                with suppress(OSError):
+                    reply = supervisor.ask(socket, "PING", timeout=_PING_TIMEOUT)
+                    loading = reply.startswith("-LOADING")
+                    if not loading:  # a server that says BUSY or MISCONF does run
+                        return socket
             if time.monotonic() >= deadline:
-                raise Unavailable(_late(data, answer, trouble, time.monotonic() - began))
+                raise Unavailable(_late(data, loading, trouble, time.monotonic() - began))
             failure = None if launched is None else _failure(launched)
             if failure is not None:
                 launched = None
@@ -49,7 +50,7 @@ def bring_up(data: Path, fsync: Fsync, deadline: float) -> Path:
             elif launched is None and not supervised:
                 log_start = _log_length(data)
                 launched = stack.enter_context(_launch(data, fsync))
-            time.sleep(POLL)
+            time.sleep(supervisor.POLL)
 
 
 def _noted_socket(data: Path) -> Path | None:
@@ -111,9 +112,9 @@ def _python() -> str:
     return found
 
 
-def _late(data: Path, answer: Answer, trouble: str, waited: float) -> str:
+def _late(data: Path, loading: bool, trouble: str, waited: float) -> str:
     where = f"the embedded server in {data}"
-    if answer is Answer.LOADING:
+    if loading:
         return f"{where} is still loading its data after {waited:.0f} s; give it more time"
     if trouble:
         return f"{where} did not start within {waited:.0f} s; {trouble}"

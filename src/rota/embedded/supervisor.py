@@ -55,6 +55,7 @@ OLD_SERVER_GRACE = 30.0
 # Whoever looks whether a supervisor lives holds its lock for an instant.
 LOCK_PATIENCE = 0.2
 POLL = 0.01
+REPLY_LIMIT = 4096
 
 
 class Refused(Exception):
@@ -176,14 +177,24 @@ def start(socket: str, before: str, command: list[str]) -> int:
 def ask_to_end(*places: str) -> None:
     """For systems where a server does not get a signal when its parent dies."""
     for place in places:
-        with (
-            contextlib.suppress(OSError),
-            sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as connection,
-        ):
-            connection.settimeout(1)
-            connection.connect(place)
-            connection.sendall(b"SHUTDOWN NOSAVE\r\n")
-            connection.recv(1024)
+        with contextlib.suppress(OSError):
+            ask(place, "SHUTDOWN", "NOSAVE", timeout=1)
+
+
+def ask(path: str | os.PathLike[str], *words: str, timeout: float) -> str:
+    """Sends one command, returns the first line of its reply. Raises OSError."""
+    request = f"*{len(words)}\r\n" + "".join(f"${len(w.encode())}\r\n{w}\r\n" for w in words)
+    with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as connection:
+        connection.settimeout(timeout)
+        connection.connect(os.fspath(path))
+        connection.sendall(request.encode())
+        reply = b""
+        while not reply.endswith(b"\n") and len(reply) < REPLY_LIMIT:
+            chunk = connection.recv(REPLY_LIMIT)
+            if not chunk:
+                raise ConnectionResetError("the server hung up")
+            reply += chunk
+    return reply.decode(errors="replace").strip()
 
 
 def make_room(socket: str) -> None:
