@@ -187,7 +187,9 @@ class Search:
     # ── the real doorbell ───────────────────────────────────────────────────────────────────
 
     def _remember(self, bell: Doorbell[int]) -> int:
-        number = self._numbers.setdefault(bell.snapshot(), len(self._bells))
+        flights = frozenset((w, f.owes, f.newest) for w, f in bell._flying.items())
+        state = (tuple(bell._idle), frozenset(bell._poked), flights, bell._due, bell._blind)
+        number = self._numbers.setdefault(state, len(self._bells))
         if number == len(self._bells):
             self._bells.append(bell)
         return number

@@ -93,11 +93,6 @@ class Doorbell(Generic[W]):
         """When to call `timer`; ask after each event."""
         return self._due
 
-    def snapshot(self) -> tuple[Hashable, ...]:
-        """The whole state as one hashable value."""
-        flights = frozenset((w, f.owes, f.newest) for w, f in self._flying.items())
-        return tuple(self._idle), frozenset(self._poked), flights, self._due, self._blind
-
     # ── what happens to a waiter ────────────────────────────────────────────────────────────
 
     def sending(self, waiter: W) -> None:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import InitVar, dataclass
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from rota.connection import Bounds
@@ -71,18 +71,14 @@ class Holder(Protocol):
 
 @dataclass(slots=True)
 class Lease:
-    """That of a consumer that joined at `since` (monotonic) for `seconds`. Where that is longer
-    than was `wanted`, the server is too far away for that."""
+    """That of a consumer that joined for `seconds`, until `deadline` (monotonic). Where that is
+    longer than was `wanted`, the server is too far away for that."""
 
     holder: Holder
     wanted: float
-    since: InitVar[float]
     seconds: float
-    deadline: float = 0.0
+    deadline: float
     doubts: int = 0
-
-    def __post_init__(self, since: float) -> None:
-        self.deadline = since + self.seconds
 
     @property
     def is_stretched(self) -> bool:

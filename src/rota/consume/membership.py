@@ -13,13 +13,9 @@ from rota.consume.deliveries import Decode, Deliveries
 from rota.consume.lease import Lease, LeaseKeeper
 from rota.errors import LeaseLost
 from rota.script.loader import Operation
-from rota.values.model import Answer, Holdings, Instruction, Job, Settlement
+from rota.values.model import Answer, Instruction, Job, Settlement
 
 T = TypeVar("T")
-
-
-def _at_once(tell: Callable[..., object], *args: object) -> object:
-    return tell(*args)
 
 
 class Membership:
@@ -41,11 +37,12 @@ class Membership:
         on_lost: Callable[[], None] = lambda: None,
         on_stop: Callable[[Sequence[Job]], None] = lambda jobs: None,
         on_instruction: Callable[[Instruction], None],
-        post: Callable[..., object] = _at_once,
+        post: Callable[..., object] = lambda tell, *args: tell(*args),
     ) -> None:
         self.deliveries = Deliveries(
             consuming.link.store, lease_ms=round(lease * 1000), decode=decode
         )
+        self.agrees, self.compare = self.deliveries.agrees, self.deliveries.compare
         self.lost = False
         self.keeper: LeaseKeeper = consuming.keeper
         self._consuming = consuming
@@ -68,7 +65,7 @@ class Membership:
         self.keeper = self._consuming.keeper
         since, seconds = yield from self.deliveries.join()
         self.lost = False
-        self.keeper.add(self.id, Lease(self, self._lease, since, seconds))
+        self.keeper.add(self.id, Lease(self, self._lease, seconds, since + seconds))
         yield from self.deliveries.leave_former()
 
     def is_over(self) -> bool:
@@ -127,12 +124,6 @@ class Membership:
         self._on_stop((yield from self.noting(self.deliveries.reconcile())))
 
     # ── for its lease keeper ────────────────────────────────────────────────────────────────
-
-    def agrees(self, holdings: Holdings) -> bool:
-        return self.deliveries.agrees(holdings)
-
-    def compare(self) -> Operation[tuple[int, list[Job]]]:
-        return self.deliveries.compare()
 
     def lease_ended(self, consumer: str) -> None:
         self._post(self.lose, consumer)
