@@ -12,17 +12,7 @@ from rota.connection.faults import NotAReply, NotSent, accept, has_refusal, nobo
 from rota.connection.protocol import Bounds, Caller
 from rota.connection.route import Route, route_to
 from rota.connection.sharing import EmbeddedUse, Pool, Rooms, Shared
-from rota.connection.steps import (
-    HEDGE_S,
-    ROOMS,
-    Command,
-    Drop,
-    Embedded,
-    Race,
-    Send,
-    Step,
-    Terms,
-)
+from rota.connection.steps import HEDGE_S, ROOMS, Command, Drop, Embedded, Race, Send, Step, Terms
 from rota.connection.target import Address, Target
 from rota.connection.wire import Replies, greeting, keep_alive, packed, patience, tls_context
 from rota.errors import Unavailable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
@@ -44,11 +44,14 @@ class Files(NamedTuple):
 NO_FILES = Files()
 
 
+Kind = Literal["single", "cluster", "sentinel", "embedded"]
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """What a URL names. `display` is the URL without its password."""
 
-    kind: Literal["single", "cluster", "sentinel", "embedded"]
+    kind: Kind
     display: str
     addresses: tuple[Address, ...] = ()
     db: int = 0
@@ -84,10 +87,8 @@ def parse_url(url: str, *, directory: Path | None = None) -> Target:
     if parts.fragment or parts.netloc.count("@") > 1:
         raise _unreadable(url)
     match parts.scheme if "://" in url else None:
-        case "redis" | "valkey":
-            return _single(parts, query, tls=False)
-        case "rediss" | "valkeys":
-            return _single(parts, query, tls=True)
+        case "redis" | "valkey" | "rediss" | "valkeys":
+            return _single(parts, query)
         case "unix":
             return _unix(parts, query)
         case "redis+cluster" | "valkey+cluster" | "rediss+cluster" | "valkeys+cluster":
@@ -209,16 +210,11 @@ def _one_database(path: str, query: dict[str, str], shown: str) -> int:
     return _database(option, shown)
 
 
-def _single(parts: SplitResult, query: dict[str, str], *, tls: bool) -> Target:
+def _single(parts: SplitResult, query: dict[str, str]) -> Target:
     shown = _shown(parts)
-    addresses = _hosts(parts, 6379)
-    if len(addresses) > 1:
+    if len(_hosts(parts, 6379)) > 1:
         raise ConfigError(f"url: expected one host (redis+cluster:// takes many), given {shown!r}")
-    db = _one_database(parts.path.strip("/"), query, shown)
-    files = _files(parts, query, tls=tls)
-    _refuse_rest(parts, query)
-    username, password = _credentials(parts)
-    return Target("single", shown, addresses, db, username, password, tls, files=files)
+    return _served("single", parts, query, _one_database(parts.path.strip("/"), query, shown))
 
 
 def _unix(parts: SplitResult, query: dict[str, str]) -> Target:
@@ -238,11 +234,7 @@ def _cluster(parts: SplitResult, query: dict[str, str]) -> Target:
     shown = _shown(parts)
     if _database(parts.path.strip("/"), shown) != 0:
         raise ConfigError(f"url: a cluster has database 0 only, given {shown!r}")
-    tls = parts.scheme.startswith(("rediss", "valkeys"))
-    files = _files(parts, query, tls=tls)
-    _refuse_rest(parts, query)
-    username, password = _credentials(parts)
-    return Target("cluster", shown, _hosts(parts, 6379), 0, username, password, tls, files=files)
+    return _served("cluster", parts, query, 0)
 
 
 def _sentinel(parts: SplitResult, query: dict[str, str]) -> Target:
@@ -250,23 +242,19 @@ def _sentinel(parts: SplitResult, query: dict[str, str]) -> Target:
     service, _, db = parts.path.strip("/").partition("/")
     if not service:
         raise ConfigError(f"url: expected redis+sentinel://host:port/service[/db], given {shown!r}")
+    username, password = (query.pop(name, "") or None for name in SENTINEL_LOGIN)
+    if username and not password:
+        raise ConfigError(f"url: expected sentinel_username with a password, given {shown!r}")
+    target = _served("sentinel", parts, query, _database(db, shown), 26379)
+    return replace(target, service=service, sentinel_username=username, sentinel_password=password)
+
+
+def _served(
+    kind: Kind, parts: SplitResult, query: dict[str, str], db: int, port: int = 6379
+) -> Target:
+    """Over TCP, with what the options say that all of these have."""
     tls = parts.scheme.startswith(("rediss", "valkeys"))
     files = _files(parts, query, tls=tls)
-    sentinel_username, sentinel_password = (query.pop(name, "") or None for name in SENTINEL_LOGIN)
-    if sentinel_username and not sentinel_password:
-        raise ConfigError(f"url: expected sentinel_username with a password, given {shown!r}")
     _refuse_rest(parts, query)
-    username, password = _credentials(parts)
-    return Target(
-        "sentinel",
-        shown,
-        _hosts(parts, 26379),
-        _database(db, shown),
-        username,
-        password,
-        tls,
-        service,
-        sentinel_username,
-        sentinel_password,
-        files,
-    )
+    addresses, (username, password) = _hosts(parts, port), _credentials(parts)
+    return Target(kind, _shown(parts), addresses, db, username, password, tls, files=files)
