@@ -24,11 +24,11 @@ from msgspec import UNSET, Raw
 
 from rota.errors import ConfigError, PayloadError
 from rota.payload.signature import (
+    SIMPLE,
     VARIADIC,
     decoration,
     hint_of,
     inner_function,
-    names_of,
     outline,
     read_signature,
 )
@@ -59,27 +59,6 @@ class Codec:
     `ConfigError`, naming the parameter.
     """
 
-    __slots__ = (
-        "_all_count",
-        "_decoder",
-        "_decoders",
-        "_decoration",
-        "_every",
-        "_has_optional",
-        "_hints",
-        "_places",
-        "_positional",
-        "_read_every",
-        "_required",
-        "_shape",
-        "_signature",
-        "_simple",
-        "_var_keyword",
-        "_var_positional",
-        "name",
-        "parameters",
-    )
-
     def __init__(self, function: Callable[..., object]) -> None:
         inner = inner_function(function)
         self.name = inner.__name__
@@ -88,16 +67,14 @@ class Codec:
         given = self._signature.parameters.values()
         self.parameters = frozenset(p.name for p in given if p.kind not in VARIADIC)
         self._required = frozenset(
-            name for name in self.parameters if self._default(name) is Parameter.empty
+            p.name for p in given if p.kind not in VARIADIC and p.default is Parameter.empty
         )
-        self._positional = names_of(self._signature, Parameter.POSITIONAL_OR_KEYWORD)
-        self._simple = len(self.parameters) == len(self._signature.parameters)
-        if positional_only := names_of(self._signature, Parameter.POSITIONAL_ONLY):
-            self._positional = positional_only + self._positional
-            self._simple = False
+        by_place = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+        self._positional = [p.name for p in given if p.kind in by_place]
+        self._simple = all(p.kind in SIMPLE for p in given)
         self._places = {name: place for place, name in enumerate(self._positional)}
-        self._var_positional = next(iter(names_of(self._signature, VARIADIC[0])), None)
-        self._var_keyword = next(iter(names_of(self._signature, VARIADIC[1])), None)
+        self._var_positional = next((p.name for p in given if p.kind is VARIADIC[0]), None)
+        self._var_keyword = next((p.name for p in given if p.kind is VARIADIC[1]), None)
         self._hints = {p.name: hint_of(p, inner, self.name) for p in given}
         self._decoration = decoration(function)
         self._decoders = {name: self._decoder_of(name) for name in self._hints}
@@ -203,9 +180,6 @@ class Codec:
                 f"task {self.name}: {option} expected the name of a parameter "
                 f"({known or 'it has none'}), given {shown(name)}"
             )
-
-    def _default(self, name: str) -> object:
-        return self._signature.parameters[name].default
 
     def _decoder_of(self, name: str) -> msgspec.json.Decoder[Any]:
         try:

@@ -13,6 +13,8 @@ from typing import Any
 from rota.errors import ConfigError
 from rota.values.names import shown
 
+SIMPLE = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+"""Kinds of parameters that may all be given by name, one value each."""
 VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
@@ -96,8 +98,8 @@ def _check_decorator(function: Callable[..., object], shows: Signature, task: st
         for parameter in shows.parameters.values()
         if parameter.kind not in VARIADIC and parameter.default is Parameter.empty
     ]
-    by_place = [None for parameter in needed if parameter.kind is Parameter.POSITIONAL_ONLY]
-    by_name = {p.name: None for p in needed if p.kind is not Parameter.POSITIONAL_ONLY}
+    by_place = [None for parameter in needed if parameter.kind not in SIMPLE]
+    by_name = {p.name: None for p in needed if p.kind in SIMPLE}
     try:
         inspect.signature(function, follow_wrapped=False).bind(*by_place, **by_name)
     except TypeError as exc:
@@ -111,10 +113,6 @@ def outline(signature: Signature) -> str:
     """Its parameters as messages show them, without annotations and defaults."""
     stars: dict[object, str] = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
     return ", ".join(stars.get(p.kind, "") + p.name for p in signature.parameters.values())
-
-
-def names_of(signature: Signature, kind: object) -> tuple[str, ...]:
-    return tuple(p.name for p in signature.parameters.values() if p.kind is kind)
 
 
 def hint_of(parameter: Parameter, function: types.FunctionType, task: str) -> Any:
