@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 
-from rota.values.endings import Ending, Stopped, Unstarted
+from rota.values.endings import Ending, Stopped
 from rota.values.failure import headline
 from rota.values.model import Job
 from rota.values.names import visible
@@ -91,7 +91,7 @@ def _words(job: Job, ending: Ending) -> tuple[str, str]:
             return "completed", "is done"
         case Stopped():
             return "cancelled", "is cancelled"
-        case Unstarted() | Release():
+        case Release():
             return "released", "goes back"
         case RateLimited():
             return "blocked", f"goes back: {ending}"

@@ -5,7 +5,9 @@ are plain numbers of one process and queue, which `rota.metrics` reads.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 
 from rota.values.model import Action, Answer, Exchanged, Job
 
@@ -84,11 +86,11 @@ class JobCounts(Observer):
     __slots__ = ("attempts", "calls", "errors", "jobs", "leases_lost", "runs", "waits")
 
     def __init__(self) -> None:
-        self.jobs: dict[tuple[str, str], int] = {}
+        self.jobs: dict[tuple[str, str], int] = defaultdict(int)
         """By task and outcome."""
-        self.runs: dict[str, Histogram] = {}
+        self.runs: dict[str, Histogram] = defaultdict(partial(Histogram, RUN_BOUNDS))
         """By task: how long its handler ran, in seconds."""
-        self.attempts: dict[str, Histogram] = {}
+        self.attempts: dict[str, Histogram] = defaultdict(partial(Histogram, ATTEMPT_BOUNDS))
         """By task: at which attempt its jobs were completed or buried."""
         self.waits = Histogram(WAIT_BOUNDS)
         """How long jobs had been available when they were handed out for the first time."""
@@ -108,24 +110,17 @@ class JobCounts(Observer):
                     observe(max(0, now - int(since)) / 1000)
 
     def ran(self, job: Job, seconds: float) -> None:
-        found = self.runs.get(job.task)
-        if found is None:
-            found = self.runs[job.task] = Histogram(RUN_BOUNDS)
-        found.observe(seconds)
+        self.runs[job.task].observe(seconds)
 
     def settled(self, job: Job, action: Action, answer: Answer) -> None:
         outcome = "lost" if answer == "lost" else OUTCOMES[action]
-        kind = (job.task, outcome)
-        self.jobs[kind] = self.jobs.get(kind, 0) + 1
+        self.jobs[job.task, outcome] += 1
         if outcome in ("completed", "buried"):
-            found = self.attempts.get(job.task)
-            if found is None:
-                found = self.attempts[job.task] = Histogram(ATTEMPT_BOUNDS)
-            found.observe(job.attempt)
+            self.attempts[job.task].observe(job.attempt)
 
     def refused(self) -> None:
         # Without a task: anyone who enqueues could make a series of it.
-        self.jobs[REFUSED] = self.jobs.get(REFUSED, 0) + 1
+        self.jobs[REFUSED] += 1
 
     def lease_lost(self) -> None:
         self.leases_lost += 1

@@ -21,7 +21,6 @@ import sys
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from functools import lru_cache
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -40,22 +39,23 @@ if TYPE_CHECKING:
 SYSTEM = "rota"
 MAX_LINKS = 128
 """The most links a batch's span gets: what SDKs keep."""
+OUTCOMES = {
+    Stopped: "cancel",
+    Release: "release",
+    RateLimited: "block",
+    Bury: "bury",
+    Retry: "retry",
+}
 
 
 def is_on() -> bool:
     """Whether the application has set up a tracer provider. It cannot have without an import."""
-    api = sys.modules.get("opentelemetry.trace")
-    if api is not None:
-        with safely:
-            return _has_provider(api)
-    return False
-
-
-def _has_provider(api: ModuleType) -> bool:
+    api: Any = sys.modules.get("opentelemetry.trace")
     provider = getattr(api, "get_tracer_provider", None)  # None: it is just being imported
-    if provider is None:
-        return False
-    return not isinstance(provider(), (api.ProxyTracerProvider, api.NoOpTracerProvider))
+    if provider is not None:
+        with safely:
+            return not isinstance(provider(), (api.ProxyTracerProvider, api.NoOpTracerProvider))
+    return False
 
 
 @lru_cache(maxsize=1)
@@ -75,7 +75,9 @@ def _switch(name: str, default: str) -> bool:
 
 @contextmanager
 def _span(name: str, **how: Any) -> Iterator[Span]:
-    """A span that is the current one meanwhile. Where it cannot be made, one that tells nobody."""
+    """A span that is the current one meanwhile. Where it cannot be made, one that tells nobody.
+
+    It records an exception by itself; the conventions want its type besides."""
     from opentelemetry.trace import INVALID_SPAN
 
     stack = ExitStack()
@@ -85,6 +87,9 @@ def _span(name: str, **how: Any) -> Iterator[Span]:
     try:
         yield span
     except BaseException as error:
+        with safely:
+            if isinstance(error, Exception):
+                span.set_attribute("error.type", type(error).__qualname__)
         with safely:
             stack.__exit__(type(error), error, error.__traceback__)
         raise
@@ -110,10 +115,7 @@ def _sending(queue: str, spec: JobSpec) -> Iterator[JobSpec]:
     from opentelemetry.trace import SpanKind
 
     attributes = _of_message(queue, "send", spec)
-    with (
-        _span(f"send {queue}", kind=SpanKind.PRODUCER, attributes=attributes) as span,
-        _failing(span),
-    ):
+    with _span(f"send {queue}", kind=SpanKind.PRODUCER, attributes=attributes) as span:
         yield _carrying(spec, span)
 
 
@@ -124,7 +126,6 @@ def _sending_many(queue: str, specs: Iterable[JobSpec]) -> Iterator[Iterable[Job
     attributes = _of_queue(queue, "send")
     with (
         _span(f"send {queue}", kind=SpanKind.CLIENT, attributes=attributes) as span,
-        _failing(span),
         closing(_created(queue, specs, span)) as created,
     ):
         yield created
@@ -171,17 +172,6 @@ def _carrying(spec: JobSpec, span: Span) -> JobSpec:
     return replace(spec, trace=trace)
 
 
-@contextmanager
-def _failing(span: Span) -> Iterator[None]:
-    """The span records an exception by itself; the conventions want its type besides."""
-    try:
-        yield
-    except Exception as error:
-        with safely:
-            span.set_attribute("error.type", type(error).__qualname__)
-        raise
-
-
 # ── running ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -215,12 +205,14 @@ def end(span: Span, job: Job, ending: Ending) -> None:
 def _note_end(span: Span, job: Job, ending: Ending) -> None:
     from opentelemetry.trace import StatusCode
 
-    outcome, kind, error = _outcome(ending)
-    if outcome == "retry" and job.last_attempt:
-        outcome = "bury"
-    span.set_attribute("messaging.rota.outcome", outcome)
-    if kind is None:
-        return
+    span.set_attribute("messaging.rota.outcome", outcome(job, ending))
+    match ending:
+        case Failed():
+            kind, error = ending.kind, ending.error or ""
+        case Bury():
+            kind, error = "Bury", ending.reason
+        case _:
+            return
     message = headline(error)
     span.set_attribute("error.type", kind)
     span.set_status(StatusCode.ERROR, message)
@@ -234,23 +226,12 @@ def _note_end(span: Span, job: Job, ending: Ending) -> None:
     )
 
 
-def _outcome(ending: Ending) -> tuple[str, str | None, str]:
-    """What became of the run; the kind of the error and its text, where it is one."""
-    match ending:
-        case None:
-            return "complete", None, ""
-        case Failed():
-            return "retry", ending.kind, ending.error or ""
-        case Bury():
-            return "bury", "Bury", ending.reason
-        case Retry():
-            return "retry", None, ""
-        case Stopped():
-            return "cancel", None, ""
-        case Release():
-            return "release", None, ""
-        case RateLimited():
-            return "block", None, ""
+def outcome(job: Job, ending: Ending) -> str:
+    """What becomes of the job."""
+    for kind, word in OUTCOMES.items():
+        if isinstance(ending, kind):
+            return "bury" if kind is Retry and job.last_attempt else word
+    return "complete"
 
 
 def _nowhere() -> Context:
