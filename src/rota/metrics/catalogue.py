@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import accumulate
+from typing import Any, Literal
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.core import Metric as Family
@@ -15,6 +16,11 @@ from rota.observe.observer import Histogram
 from rota.queue import Queue
 
 Kind = Literal["gauge", "counter", "histogram"]
+KINDS: dict[Kind, Any] = {
+    "gauge": GaugeMetricFamily,
+    "counter": CounterMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,51 +155,31 @@ def labels_of(queues: Iterable[Queue]) -> dict[Queue, str]:
     return labels
 
 
-Samples = Iterable[tuple[tuple[str, ...], float | Histogram]]
-
-
 class Families:
     """Metrics under way: each is filled with samples and given once, empty ones left out."""
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
-        self._metrics = {metric.name: metric for metric in metrics}
-        self._samples: dict[str, list[tuple[tuple[str, ...], float | Histogram]]] = {}
+        self._families = {
+            one.name: KINDS[one.kind](one.name, one.text, labels=one.labels) for one in metrics
+        }
 
     def add(self, name: str, value: float | Histogram | None, *labels: str) -> None:
         """`labels` in the order of the catalogue; None adds nothing."""
-        if value is not None:
-            assert len(labels) == len(self._metrics[name].labels), name
-            self._samples.setdefault(name, []).append((labels, value))
+        family = self._families[name]
+        if isinstance(value, Histogram):
+            family.add_metric(labels, _buckets(value), value.total)
+        elif value is not None:
+            family.add_metric(labels, value)
 
     def give(self) -> Iterator[Family]:
-        for name, metric in self._metrics.items():
-            if name in self._samples:
-                yield _family(metric, self._samples[name])
+        return (family for family in self._families.values() if family.samples)
 
     def describe(self) -> Iterator[Family]:
         """Names without samples: a registry asks for them to refuse doubles."""
-        for metric in self._metrics.values():
-            yield _family(metric, ())
-
-
-def _family(metric: Metric, samples: Samples) -> Family:
-    if metric.kind == "histogram":
-        histogram = HistogramMetricFamily(metric.name, metric.text, labels=metric.labels)
-        for labels, value in samples:
-            assert isinstance(value, Histogram)
-            histogram.add_metric(labels, _buckets(value), value.total)
-        return histogram
-    kind = GaugeMetricFamily if metric.kind == "gauge" else CounterMetricFamily
-    family = kind(metric.name, metric.text, labels=metric.labels)
-    for labels, value in samples:
-        assert not isinstance(value, Histogram)
-        family.add_metric(labels, value)
-    return family
+        return iter(self._families.values())
 
 
 def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
-    counts, below, buckets = histogram.counts.copy(), 0, []
-    for bound, count in zip(histogram.bounds, counts, strict=False):
-        below += count
-        buckets.append((str(float(bound)), float(below)))
-    return [*buckets, ("+Inf", float(sum(counts)))]
+    """How many lie below each bound, the last among them: all."""
+    bounds = [*(str(float(bound)) for bound in histogram.bounds), "+Inf"]
+    return list(zip(bounds, map(float, accumulate(histogram.counts.copy())), strict=True))

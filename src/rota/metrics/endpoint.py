@@ -10,7 +10,6 @@ import socket
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from urllib.parse import urlsplit
 
 from prometheus_client.core import CollectorRegistry
@@ -77,12 +76,7 @@ class Endpoint:
         self.open()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _answer(self, path: str, accept: str) -> Answer:
@@ -94,9 +88,8 @@ class Endpoint:
                 found = self._health()
                 well = found.alive if path == "/healthz" else found.healthy
                 return 200 if well else 503, "application/json", _json(well, found)
-            case "/":
-                return 200, "text/plain; charset=utf-8", b"rota: /metrics /healthz /readyz\n"
-        return 404, "text/plain; charset=utf-8", b"rota: /metrics /healthz /readyz\n"
+        known = b"rota: /metrics /healthz /readyz\n"
+        return 200 if path == "/" else 404, "text/plain; charset=utf-8", known
 
 
 def _json(well: bool, found: Health) -> bytes:

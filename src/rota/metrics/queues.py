@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from typing import get_args
 
 from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
@@ -19,9 +20,9 @@ from rota.errors import ConfigError, RotaError
 from rota.health import Check, Health
 from rota.metrics.catalogue import OF_QUEUES, Families, labels_of
 from rota.queue import Queue, SyncQueue
-from rota.store.census import MAX_TOP, Census
+from rota.store.census import MAX_TOP, Census, Others
 from rota.values import config
-from rota.values.model import QueueInfo
+from rota.values.model import JobState, LaneInfo
 from rota.values.telling import Logger
 from rota.values.timing import Sparingly
 
@@ -45,10 +46,21 @@ EVENTS = (
     "purged",
     "moved",
 )
+FIGURES = (
+    "permits",
+    "ceiling",
+    "paused",
+    "consumers",
+    "unattended",
+    "lanes_waiting",
+    "lanes_ready",
+    "lanes_paused",
+)
+"""What is told of a queue as its `QueueInfo` has it."""
 
 
-def collector(*queues: Queue, top: int = 0, patience: float = CENSUS_PATIENCE_S) -> QueueCollector:
-    """What queues tell of themselves, for one registry.
+class QueueCollector(Collector):
+    """What queues tell of themselves, for one registry. Close it to close its connections.
 
     `top`: so many lanes of each queue, those that wait longest, are told of by name, and all
     others together; at most 100. 0 names none: a name is a label, and labels are kept for long.
@@ -57,11 +69,6 @@ def collector(*queues: Queue, top: int = 0, patience: float = CENSUS_PATIENCE_S)
     Collecting blocks, up to some seconds where a server does not answer; then `rota_queue_up` is
     0. Raises ConfigError.
     """
-    return QueueCollector(*queues, top=top, patience=patience)
-
-
-class QueueCollector(Collector):
-    """See `collector`. Close it to close its connections."""
 
     def __init__(self, *queues: Queue, top: int = 0, patience: float = CENSUS_PATIENCE_S) -> None:
         if not queues or not all(isinstance(queue, Queue) for queue in queues):
@@ -91,16 +98,26 @@ class QueueCollector(Collector):
             source.close()
 
 
+collector = QueueCollector
+
+
 class _Source:
-    """One queue. Scrapes come from any thread, one at a time here."""
+    """One queue: a probe, for scrapes from any thread, one at a time; the last census, and the
+    thread that takes the next."""
 
     def __init__(self, queue: Queue, label: str, top: int, patience: float) -> None:
         self._queue = queue
         self._label = label
+        self._top = top
+        self._patience = patience
         self._lock = threading.Lock()
         self._probe = health.probe(queue)
-        self._lanes = _Lanes(queue, label, top, patience)
+        self._own: SyncQueue | None = None
+        self._census: Census | None = None
+        self._taken = self._took = self._next = 0.0
+        self._thread: threading.Thread | None = None
         self._logs = Sparingly()
+        self._trouble: str | None = None
 
     def read(self, families: Families) -> None:
         name = self._label
@@ -112,73 +129,34 @@ class _Source:
                 if self._logs.allows("queue", error):
                     logger.warning("queue %s cannot be read: %s", name, error)
                 return
+            thread = self._take_in_time()
         families.add("rota_queue_up", 1, name)
-        _add_info(families, name, info)
-        self._lanes.read(families)
-
-    def health(self) -> Health:
-        with self._lock:
-            server = health.check(self._probe)
-        trouble = self._lanes.trouble
-        return server.with_others(
-            Health((Check(f"{self._queue.name}: census", trouble is None, trouble or ""),))
-        )
-
-    def close(self) -> None:
-        with self._lock:
-            self._probe.close()
-        self._lanes.close()
-
-
-def _add_info(families: Families, name: str, info: QueueInfo) -> None:
-    def gauge(what: str, value: float | None, *labels: str) -> None:
-        families.add(f"rota_queue_{what}", value, name, *labels)
-
-    for state in ("waiting", "running", "delayed", "dead"):
-        gauge("jobs", getattr(info, state), state)
-    for event in EVENTS:
-        gauge("events_total", info.totals.get(event, 0), event)
-    gauge("permits", info.permits)
-    gauge("ceiling", info.ceiling)
-    gauge("paused", info.paused)
-    gauge("consumers", info.consumers)
-    gauge("unattended", info.unattended)
-    gauge("lanes_waiting", info.lanes_waiting)
-    gauge("lanes_ready", info.lanes_ready)
-    gauge("lanes_paused", info.lanes_paused)
-
-
-class _Lanes:
-    """The last census of a queue, and the thread that takes the next."""
-
-    def __init__(self, queue: Queue, label: str, top: int, patience: float) -> None:
-        self._queue = queue
-        self._label = label
-        self._top = top
-        self._patience = patience
-        self._lock = threading.Lock()
-        self._own: SyncQueue | None = None
-        self._census: Census | None = None
-        self._taken = 0.0
-        self._took = 0.0
-        self._next = 0.0
-        self._thread: threading.Thread | None = None
-        self._logs = Sparingly()
-        self.trouble: str | None = None
-
-    def read(self, families: Families) -> None:
-        with self._lock:
-            thread = self._thread
-            if thread is not None and not thread.is_alive():
-                thread = self._thread = None
-            if thread is None and time.monotonic() >= self._next:
-                thread = threading.Thread(target=self._take, name="rota-census", daemon=True)
-                self._thread = thread
-                thread.start()
+        for state in get_args(JobState):
+            families.add("rota_queue_jobs", getattr(info, state), name, state)
+        for event in EVENTS:
+            families.add("rota_queue_events_total", info.totals.get(event, 0), name, event)
+        for figure in FIGURES:
+            families.add(f"rota_queue_{figure}", getattr(info, figure), name)
         if thread is not None:
             thread.join(self._patience)
         if self._census is not None:
             self._add(families, self._census)
+
+    def health(self) -> Health:
+        with self._lock:
+            server = health.check(self._probe)
+        trouble = self._trouble
+        census = Check(f"{self._queue.name}: census", trouble is None, trouble or "")
+        return server.with_others(Health((census,)))
+
+    def _take_in_time(self) -> threading.Thread | None:
+        """The thread that takes a census, begun where one is due; None where none goes on."""
+        if self._thread is not None and not self._thread.is_alive():
+            self._thread = None
+        if self._thread is None and time.monotonic() >= self._next:
+            self._thread = threading.Thread(target=self._take, name="rota-census", daemon=True)
+            self._thread.start()
+        return self._thread
 
     def _take(self) -> None:
         queue, began = self._queue, time.monotonic()
@@ -187,15 +165,14 @@ class _Lanes:
                 self._own = queue.apart(timeout=CENSUS_REPLY_S)
             self._census = self._own.census(self._top)
         except Exception as error:  # whatever it was: the next scrape tries again
-            self.trouble = f"{type(error).__name__}: {error}"
+            self._trouble = f"{type(error).__name__}: {error}"
             if self._logs.allows("census", error):
                 logger.warning("the lanes of queue %s cannot be read: %s", queue.name, error)
         else:
-            self.trouble = None
+            self._trouble = None
             self._taken, self._took = began, time.monotonic() - began
-        self._next = time.monotonic() + max(
-            CENSUS_EVERY_S, CENSUS_PART * (time.monotonic() - began)
-        )
+        ended = time.monotonic()
+        self._next = ended + max(CENSUS_EVERY_S, CENSUS_PART * (ended - began))
 
     def _add(self, families: Families, census: Census) -> None:
         name = self._label
@@ -212,20 +189,18 @@ class _Lanes:
             self._add_top(families, census)
 
     def _add_top(self, families: Families, census: Census) -> None:
-        rows = [
-            (str(rank), lane.name, lane.waiting, lane.running, lane.oldest_wait)
-            for rank, lane in enumerate(census.top, start=1)
-        ]
-        others = census.others
-        rows.append(("other", "", others.waiting, others.running, others.oldest_wait))
-        for rank, lane, waiting, running, wait in rows:
-            labels = (self._label, rank, lane)
-            families.add("rota_top_lane_waiting", waiting, *labels)
-            families.add("rota_top_lane_running", running, *labels)
-            families.add("rota_top_lane_oldest_wait_seconds", wait or 0.0, *labels)
+        told: list[LaneInfo | Others] = [*census.top, census.others]
+        for rank, one in enumerate(told, start=1):
+            named = (str(rank), one.name) if isinstance(one, LaneInfo) else ("other", "")
+            labels = (self._label, *named)
+            families.add("rota_top_lane_waiting", one.waiting, *labels)
+            families.add("rota_top_lane_running", one.running, *labels)
+            families.add("rota_top_lane_oldest_wait_seconds", one.oldest_wait or 0.0, *labels)
 
     def close(self) -> None:
         """A census under way ends by itself, with its connection."""
+        with self._lock:
+            self._probe.close()
         if self._thread is not None:
             self._thread.join(self._patience)
         if self._own is not None:

@@ -14,13 +14,9 @@ from rota.work.fetcher import Fetcher
 from rota.worker import Worker
 
 
-def worker_collector(worker: Worker) -> WorkerCollector:
-    """What a worker of this process counts, from now on, for one registry."""
-    return WorkerCollector(worker)
-
-
 class WorkerCollector(Collector):
-    """See `worker_collector`. Reads plain numbers; may be asked from any thread."""
+    """What a worker of this process counts, from now on, for one registry. Reads plain numbers; may
+    be asked from any thread."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -42,6 +38,9 @@ class WorkerCollector(Collector):
         for fetcher in self._worker.fetchers:
             _add_parts(families, self._labels[fetcher.queue], fetcher)
         return families.give()
+
+
+worker_collector = WorkerCollector
 
 
 def _add_counts(families: Families, name: str, counts: JobCounts) -> None:
