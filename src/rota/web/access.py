@@ -8,7 +8,8 @@ import hmac
 import inspect
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from starlette.requests import Request
@@ -65,44 +66,35 @@ class HttpError(Exception):
     def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(text)
         self.status = status
-        self.text = text
         self.headers = dict(headers or {})
 
 
+@dataclass(kw_only=True, slots=True, repr=False)
 class Access:
-    """The rules of one dashboard.
+    """The rules of one dashboard. `users`: passwords by name, as `users_of` reads them.
 
-    Without `auth` and `authorize` it answers to its own names only, and changes come from this
+    Without `users` and `authorize` it answers to its own names only, and changes come from this
     machine only. `read_only` True: from nobody; False: from whoever gets here, which says that
     something in front keeps others out.
     """
 
-    def __init__(
-        self,
-        *,
-        authorize: Authorize | None,
-        auth: Credentials | None,
-        read_only: bool | None,
-        lane_scope: LaneScope | None,
-        trust: Trust,
-    ) -> None:
-        self._authorize = authorize
-        self._users = _users(auth)
-        self._read_only = read_only
-        self._lane_scope = lane_scope
-        self.trust = trust
-        self._guesses = Guesses()
-        self._secret = secrets.token_bytes(32)
+    authorize: Authorize | None
+    users: Mapping[str, str] | None
+    read_only: bool | None
+    lane_scope: LaneScope | None
+    trust: Trust
+    _guesses: Guesses = field(default_factory=Guesses, init=False)
+    _secret: bytes = field(default_factory=partial(secrets.token_bytes, 32), init=False)
 
     @property
     def is_open(self) -> bool:
         """Whether nothing says who may come in."""
-        return self._users is None and self._authorize is None
+        return self.users is None and self.authorize is None
 
     @property
     def why_read_only(self) -> str:
         """The sentence's end for who may change nothing."""
-        if self._read_only is None and self.is_open:
+        if self.read_only is None and self.is_open:
             return ": without a password, changes come from its own machine and through no proxy"
         return ""
 
@@ -111,9 +103,7 @@ class Access:
         self._check_host(request)
         user = await self._user(request)
         address = self.trust.client(request)
-        scope = None
-        if self._lane_scope is not None:
-            scope = await answer(self._lane_scope(request))
+        scope = None if self.lane_scope is None else await answer(self.lane_scope(request))
         return Visitor(
             who=user or _host_user(request) or address,
             address=address,
@@ -140,7 +130,7 @@ class Access:
         return address if known is None else f"{known}@{address}"
 
     async def _user(self, request: Request) -> str | None:
-        if self._users is None:
+        if self.users is None:
             return None
         name, password = _basic(request)
         known = self._known(request)
@@ -148,9 +138,9 @@ class Access:
         if name and not await self._guesses.wait(guesser):
             raise HttpError(429, "Too many names and passwords are tried.", {"retry-after": "10"})
         # Compared whether the name is known or not, and by digests: the time tells nothing.
-        expected = self._users.get(name, "")
+        expected = self.users.get(name, "")
         right = hmac.compare_digest(self._digest(password), self._digest(expected))
-        if not (right and name in self._users):
+        if not (right and name in self.users):
             if name:
                 self._guesses.wrong(guesser)
             raise HttpError(
@@ -164,7 +154,7 @@ class Access:
 
     def _known(self, request: Request) -> str | None:
         """Who has been let in with this browser before; it needs its password all the same."""
-        word = request.cookies.get(KNOWN, "") if self._users is not None else ""
+        word = request.cookies.get(KNOWN, "") if self.users is not None else ""
         try:
             name = bytes.fromhex(word.partition(".")[0]).decode()
         except ValueError:
@@ -179,21 +169,25 @@ class Access:
         return hmac.digest(self._secret, text.encode(), "sha256")
 
     def _may_change(self, request: Request) -> bool:
-        if self._read_only is not None:
-            return not self._read_only
+        if self.read_only is not None:
+            return not self.read_only
         return not self.is_open or self.trust.is_local(request)
 
-    async def may(self, request: Request, visitor: Visitor, action: str, subject: Subject) -> bool:
-        """Whether this visitor may do that; `read` is what every page asks.
+    async def may(
+        self, request: Request, visitor: Visitor, action: str, queue: str, name: str | None = None
+    ) -> bool:
+        """Whether this visitor may do that to what has the name; `read` is what every page asks.
 
         Who is kept to some lanes acts on jobs: what operators set and paused is theirs, unless
         `authorize` says otherwise.
         """
         if action != "read" and not visitor.may_change:
             return False
-        if self._authorize is None:
-            return action == "read" or visitor.scope is None or subject.kind in JOB_KINDS
-        return await answer(self._authorize(request, action, subject)) is True
+        kind = "queue" if action == "read" else action.partition(".")[0]
+        if self.authorize is None:
+            return action == "read" or visitor.scope is None or kind in JOB_KINDS
+        subject = Subject(queue, kind, name or None)
+        return await answer(self.authorize(request, action, subject)) is True
 
 
 async def answer(given: T | Awaitable[T]) -> T:
@@ -211,7 +205,7 @@ def checked_scope(scope: Collection[str]) -> frozenset[str]:
     return frozenset(scope)
 
 
-def _users(auth: Credentials | None) -> dict[str, str] | None:
+def users_of(auth: Credentials | None) -> dict[str, str] | None:
     if auth is None:
         return None
     users = dict([auth]) if isinstance(auth, tuple) else dict(auth)

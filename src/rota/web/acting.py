@@ -77,9 +77,7 @@ async def _check(view: View, name: str, action: Action, form: Form, subject: str
         raise HttpError(403, f"This dashboard is read-only for you{why}.")
     if view.scope is not None:
         await action.check_scope(view, form)
-    kind = name.partition(".")[0]
-    asked = view.subject(kind, subject or None)
-    if not await view.site.access.may(view.request, view.visitor, name, asked):
+    if not await view.is_allowed(name, subject):
         raise HttpError(403, f"You may not do that: {name}.")
     if action.destroys and form["sure"] != "yes":
         raise HttpError(400, "Tick the box that says you are sure.")

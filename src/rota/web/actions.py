@@ -37,6 +37,13 @@ class Form(dict[str, str]):
     def whole(self, field: str) -> int | None:
         return self._read(field, int, "a whole number")
 
+    def rate(self, field: str) -> Rate | None:
+        n = self.number(field)
+        if n is None:
+            return None
+        per = self.number("per")
+        return Rate(n, per=1 if per is None else per, burst=self.whole("burst"))
+
     def _read(self, field: str, read: Callable[[str], T], what: str) -> T | None:
         text = self.text(field)
         try:
@@ -155,6 +162,15 @@ async def set_queue(view: View, form: Form) -> str:
 # ── lanes and sequences ─────────────────────────────────────────────────────────────────────────
 
 
+LIMITS: dict[str, Callable[[Form, str], Any]] = {
+    "ceiling": Form.whole,
+    "weight": Form.number,
+    "backlog": Form.whole,
+    "rate": Form.rate,
+    "template": Form.text,
+}
+
+
 def lane_of(view: View, form: Form) -> Lane:
     return view.queue.lane(names.lane_name(form["name"]))
 
@@ -177,27 +193,11 @@ async def resume_lane(view: View, form: Form) -> str:
 async def set_lane(view: View, form: Form) -> str:
     """The one limit whose field the form has; empty removes it."""
     lane = lane_of(view, form)
-    if "ceiling" in form:
-        await lane.set(ceiling=form.whole("ceiling"))
-    elif "weight" in form:
-        await lane.set(weight=form.number("weight"))
-    elif "backlog" in form:
-        await lane.set(backlog=form.whole("backlog"))
-    elif "rate" in form:
-        await lane.set(rate=_rate(form))
-    elif "template" in form:
-        await lane.set(template=form.text("template"))
-    else:
-        raise ConfigError("expected a limit: ceiling, weight, rate, backlog or template")
-    return f"The limits of lane {lane.name} are changed."
-
-
-def _rate(form: Form) -> Rate | None:
-    n = form.number("rate")
-    if n is None:
-        return None
-    per = form.number("per")
-    return Rate(n, per=1 if per is None else per, burst=form.whole("burst"))
+    for limit, read in LIMITS.items():
+        if limit in form:
+            await lane.set(**{limit: read(form, limit)})
+            return f"The limits of lane {lane.name} are changed."
+    raise ConfigError("expected a limit: ceiling, weight, rate, backlog or template")
 
 
 @action("lane.block", "name", lane_in_scope)

@@ -52,7 +52,11 @@ class Headers:
         await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
 
 
+def base_of(scope: Scope) -> str:
+    """Where the dashboard is mounted, '' at the root."""
+    return quote(str(scope.get("root_path", ""))).rstrip("/")
+
+
 def _known(scope: Scope) -> str:
-    path = quote(str(scope.get("root_path", ""))).rstrip("/") + "/"
     secure = "; Secure" if scope.get("scheme") == "https" else ""
-    return f"{KNOWN}={scope[LET_IN]}; Path={path}; HttpOnly; SameSite=Strict{secure}"
+    return f"{KNOWN}={scope[LET_IN]}; Path={base_of(scope)}/; HttpOnly; SameSite=Strict{secure}"

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
-from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -21,10 +20,10 @@ from starlette.staticfiles import StaticFiles
 from rota.errors import ConfigError, RotaError
 from rota.queue import Queue
 from rota.web import probes
-from rota.web.access import Access, Authorize, Credentials, HttpError, LaneScope, Subject
+from rota.web.access import Access, Authorize, Credentials, HttpError, LaneScope, users_of
 from rota.web.acting import SAID, act, said_before
 from rota.web.actions import ACTIONS
-from rota.web.answers import Headers
+from rota.web.answers import Headers, base_of
 from rota.web.bounds import Bounds
 from rota.web.origin import Trust
 from rota.web.pages import PAGES
@@ -73,7 +72,7 @@ def dashboard(
     """
     access = Access(
         authorize=authorize,
-        auth=auth,
+        users=users_of(auth),
         read_only=read_only,
         lane_scope=lane_scope,
         trust=Trust(trusted_hosts, trusted_proxies),
@@ -110,20 +109,14 @@ def _routes(site: Site) -> list[Route | Mount]:
     ]
 
 
-def base_of(request: Request) -> str:
-    """Where the dashboard is mounted, '' at the root."""
-    return quote(str(request.scope.get("root_path", ""))).rstrip("/")
-
-
 async def _home(site: Site, request: Request) -> Response:
-    visitor = await site.access.enter(request)
-    base = base_of(request)
+    visitor, base = await site.access.enter(request), base_of(request.scope)
     if len(site.boards) == 1:
         return RedirectResponse(f"{base}/q/{next(iter(site.boards))}/", status_code=307)
     boards = [
         board
         for board in site.boards.values()
-        if await site.access.may(request, visitor, "read", Subject(board.queue.name, "queue"))
+        if await site.access.may(request, visitor, "read", board.queue.name)
     ]
     seen = {}
     if visitor.scope is None:
@@ -138,31 +131,21 @@ async def _view(site: Site, request: Request, page: str, *, reads: bool = True) 
     board = site.boards.get(request.path_params["slug"])
     if board is None or page not in PAGES:
         raise HttpError(404, "There is no such page.")
-    view = View(site, board, request, visitor, page, base_of(request))
-    asked = view.subject("queue")
-    if reads and not await site.access.may(request, visitor, "read", asked):
+    view = View(site, board, request, visitor, page, base_of(request.scope))
+    if not reads:
+        return view
+    if not await view.is_allowed("read"):
         raise HttpError(403, "You may not see this queue.")
-    if reads and PAGES[page].whole_queue and visitor.scope is not None:
+    if PAGES[page].whole_queue and visitor.scope is not None:
         raise HttpError(403, "This page concerns more lanes than yours.")
-    return replace(view, allowed=await _allowed(view)) if reads else view
-
-
-async def _allowed(view: View) -> frozenset[str]:
-    page = PAGES[view.page]
-    name = view.text(page.subject) if page.subject else None
-    return frozenset(
-        [
-            action
-            for action in page.actions
-            if (view.scope is None or ACTIONS[action].is_scoped)
-            and await view.site.access.may(
-                view.request,
-                view.visitor,
-                action,
-                view.subject(action.partition(".")[0], name or None),
-            )
-        ]
-    )
+    subject = PAGES[page].subject
+    name = view.text(subject) if subject else None
+    allowed = [
+        action
+        for action in PAGES[page].actions
+        if (view.scope is None or ACTIONS[action].is_scoped) and await view.is_allowed(action, name)
+    ]
+    return replace(view, allowed=frozenset(allowed))
 
 
 async def _page(site: Site, request: Request) -> Response:
@@ -192,19 +175,15 @@ async def _action(site: Site, request: Request) -> Response:
 
 async def _error(request: Request, error: Exception) -> Response:
     status, text, headers = _told(error)
-    context = {
-        "base": base_of(request),
-        "status": status,
-        "title": HTTPStatus(status).phrase,
-        "text": text,
-    }
+    title = HTTPStatus(status).phrase
+    context = {"base": base_of(request.scope), "title": title, "text": text}
     return HTMLResponse(render("error.html", context), status, headers)
 
 
 def _told(error: Exception) -> tuple[int, str, Mapping[str, str] | None]:
     match error:
         case HttpError():
-            return error.status, error.text, error.headers
+            return error.status, str(error), error.headers
         case HTTPException():
             return error.status_code, "There is no such page.", error.headers
         case ConfigError():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 from rota.store.shares import LaneShare, Shares
 from rota.values.model import LaneInfo, QueueInfo
@@ -16,11 +17,9 @@ SERIES = 8
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Totals at one moment; `enqueued` and `completed` since the queue began."""
+    """How many jobs since the queue began, at one moment of this process's clock."""
 
     at: float
-    waiting: int
-    running: int
     enqueued: int
     completed: int
 
@@ -31,6 +30,12 @@ class Rates:
 
     into: float
     out: float
+
+    @classmethod
+    def between(cls, old: Point, new: Point) -> Rates:
+        span = max(new.at - old.at, 0.001)
+        into, out = new.enqueued - old.enqueued, new.completed - old.completed
+        return cls(max(0, into) / span, max(0, out) / span)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +55,7 @@ class LaneRow:
 @dataclass(frozen=True, slots=True)
 class LaneLook:
     """One look over all lanes. `complete`: `rows` are all the lanes there are; else those that
-    hurt most, and `orders` has the first by other figures. `took`: seconds it went on for.
-    `is_whole`: no part of it is of the look before."""
+    hurt most, and `orders` has the first by other figures. `took`: seconds it went on for."""
 
     at: float = 0.0
     took: float = 0.0
@@ -59,11 +63,6 @@ class LaneLook:
     rows: Sequence[LaneRow] = ()
     complete: bool = False
     orders: Mapping[str, Sequence[LaneRow]] = field(default_factory=dict)
-    is_whole: bool = False
-
-    def with_rows(self, rows: Iterable[LaneRow]) -> LaneLook:
-        """Who hurts most first."""
-        return replace(self, rows=sorted(rows, key=lambda row: row.hurt)[:KEPT_LANES])
 
     @property
     def oldest_wait(self) -> float | None:
@@ -96,14 +95,13 @@ class Snapshot:
         """Over the last seconds."""
         if len(self.history) < 2:
             return None
-        new = self.history[-1]
-        old = next((p for p in self.history if new.at - p.at <= 10), self.history[-2])
-        span = new.at - old.at
-        if span <= 0:
-            return None
-        return Rates(
-            max(0, new.enqueued - old.enqueued) / span, max(0, new.completed - old.completed) / span
-        )
+        *before, last, new = self.history
+        return Rates.between(next((p for p in before if new.at - p.at <= 10), last), new)
+
+    @property
+    def paces(self) -> list[Rates]:
+        """Between one look and the next, of the last minutes."""
+        return [Rates.between(old, new) for old, new in pairwise(self.history)]
 
     @property
     def nobody_works(self) -> bool:

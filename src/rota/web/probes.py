@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from types import ModuleType
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from rota.errors import RotaError
-from rota.web.access import HttpError, Subject
+from rota.web.access import HttpError
 from rota.web.site import Board, Site
 
 PATIENCE_S = 2.0
@@ -31,12 +30,13 @@ def routes(site: Site) -> list[Route]:
 
     async def metrics(request: Request) -> Response:
         await _must_read_all(site, request)
-        module = _metrics()
-        if module is None:
-            raise HttpError(404, MISSING)
+        try:
+            from rota.metrics import collector, exposition
+        except ModuleNotFoundError:
+            raise HttpError(404, MISSING) from None
         if site.collector is None:
-            site.collector = module.collector(*(board.queue for board in site.boards.values()))
-        text = await asyncio.to_thread(module.exposition, site.collector)
+            site.collector = collector(*(board.queue for board in site.boards.values()))
+        text = await asyncio.to_thread(exposition, site.collector)
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
     return [Route("/healthz", alive), Route("/readyz", ready), Route("/metrics", metrics)]
@@ -56,14 +56,5 @@ async def _must_read_all(site: Site, request: Request) -> None:
     if visitor.scope is not None:
         raise HttpError(403, "Metrics concern more lanes than yours.")
     for board in site.boards.values():
-        subject = Subject(board.queue.name, "queue")
-        if not await site.access.may(request, visitor, "read", subject):
+        if not await site.access.may(request, visitor, "read", board.queue.name):
             raise HttpError(403, "You may not see these queues.")
-
-
-def _metrics() -> ModuleType | None:
-    try:
-        from rota import metrics
-    except ModuleNotFoundError:
-        return None
-    return metrics

@@ -60,25 +60,25 @@ class _Live(StreamingResponse):
 async def _events(view: View) -> AsyncGenerator[str, None]:
     sent: dict[str, str] = {}
     changes = view.watch.changes()
-    upcoming: asyncio.Task[Snapshot] | None = None
+    upcoming: asyncio.Future[Snapshot] | None = None
     began = time.monotonic()
     spoke = began  # the page itself has just been read
     try:
         yield "retry: 3000\n\n"
         while time.monotonic() - began < LIFE_S:
-            upcoming = upcoming or asyncio.create_task(_next(changes))
+            upcoming = upcoming or asyncio.ensure_future(anext(changes))
             done, _ = await asyncio.wait([upcoming], timeout=SILENCE_S)
             if not done:
                 yield ": still here\n\n"
                 continue
-            task, upcoming = upcoming, None
-            for name, text in _parts(view, task.result()).items():
+            seen, upcoming = upcoming.result(), None
+            for name, text in _parts(view, seen).items():
                 if sent.get(name) != text:
                     sent[name] = text
                     yield event(name, text)
             if time.monotonic() - spoke > SPOKEN_EVERY_S:
                 spoke = time.monotonic()
-                yield event("spoken", render("parts/spoken.html", _facts(view, task.result())))
+                yield event("spoken", render("parts/spoken.html", _facts(view, seen)))
     except StopAsyncIteration:
         return
     finally:
@@ -86,10 +86,6 @@ async def _events(view: View) -> AsyncGenerator[str, None]:
             upcoming.cancel()
             await asyncio.gather(upcoming, return_exceptions=True)
         await changes.aclose()
-
-
-async def _next(changes: AsyncGenerator[Snapshot, None]) -> Snapshot:
-    return await anext(changes)
 
 
 def event(name: str, text: str) -> str:
@@ -110,6 +106,5 @@ def _parts(view: View, seen: Snapshot) -> dict[str, str]:
 def _facts(view: View, seen: Snapshot) -> dict[str, Any]:
     facts = overview.told(seen)
     if view.page == "lanes" and seen.lanes:
-        order = view.text("order") or "hurt"
-        facts |= lanes.told(seen, order if order in lanes.ORDER_NAMES else "hurt")
+        facts |= lanes.told(seen, lanes.order_of(view))
     return facts

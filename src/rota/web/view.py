@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 
 from rota.queue import Queue
-from rota.web.access import HttpError, Subject, Visitor
+from rota.web.access import HttpError, Visitor
 from rota.web.site import Board, Site
 from rota.web.watch import Watch
 
@@ -41,6 +41,10 @@ class View:
     def may(self, action: str) -> bool:
         return action in self.allowed
 
+    async def is_allowed(self, action: str, name: str | None = None) -> bool:
+        access = self.site.access
+        return await access.may(self.request, self.visitor, action, self.queue.name, name)
+
     def sees(self, lane: str | None) -> bool:
         return self.scope is None or (lane is not None and lane in self.scope)
 
@@ -61,6 +65,3 @@ class View:
     def here(self, **given: object) -> str:
         """The address of this page, with some parameters changed."""
         return self.link(self.page, **(dict(self.request.query_params) | given))
-
-    def subject(self, kind: str, name: str | None = None) -> Subject:
-        return Subject(self.queue.name, kind, name)

@@ -146,67 +146,47 @@ class Watch:
             await self._look_at_scope()
             return
         info = await self._queue.info()
-        self._points.append(
-            Point(
-                time.time(),
-                info.waiting,
-                info.running,
-                info.totals.get("enqueued", 0),
-                info.totals.get("completed", 0),
-            )
-        )
+        done = (info.totals.get(event, 0) for event in ("enqueued", "completed"))
+        self._points.append(Point(time.monotonic(), *done))
+        history = tuple(self._points)
         self._publish(
-            replace(
-                self._snapshot,
-                at=time.time(),
-                info=info,
-                history=tuple(self._points),
-                trouble=None,
-            )
+            replace(self._snapshot, at=time.time(), info=info, history=history, trouble=None)
         )
 
     async def _look_at_lanes(self) -> None:
-        """Walk after walk; where they take long, each is told when it ends."""
+        """Walk after walk; where the first takes long, what it saw is told before the second."""
         began = time.monotonic()
-        async for look in self._walks():
-            took = time.monotonic() - began
-            if look.is_whole or took > SLOW_S:
-                look = replace(look, at=time.time(), took=took)
-                slices = tuple(self._slices)
-                self._publish(replace(self._snapshot, lanes=look, slices=slices))
-
-    async def _look_at_scope(self) -> None:
-        now = time.time()
-        names = sorted(self._scope or ())
-        rows = [LaneRow(info) for info in await self._queue.lanes_named(names)]
-        rows.sort(key=lambda row: row.hurt)
-        look = LaneLook(now, time.time() - now, None, rows, complete=True, is_whole=True)
-        self._publish(replace(self._snapshot, at=time.time(), lanes=look, trouble=None))
-
-    async def _walks(self) -> AsyncGenerator[LaneLook, None]:
-        before = self._snapshot.lanes
-        known = _by_name(before.shares if before else None)
+        before = self._snapshot.lanes or LaneLook()
         found = await self._queue.highest_lanes(KEPT_LANES)
         waits = found["oldest_wait"]
-        look = LaneLook(
-            shares=before.shares if before else None,
-            complete=len(waits) < KEPT_LANES,
-            orders=before.orders if before else {},
-        )
-        yield look.with_rows(LaneRow(info, known.get(info.name)) for info in waits)
+        complete = len(waits) < KEPT_LANES
+        known = _by_name(before.shares)
+        if time.monotonic() - began > SLOW_S:
+            first = [LaneRow(info, known.get(info.name)) for info in waits]
+            self._publish_lanes(replace(before, rows=first, complete=complete), began)
         shares = await self._queue.shares(KEPT_LANES)
         known = _by_name(shares)
-        rows = {info.name: LaneRow(info, known.get(info.name)) for info in waits}
-        for share in shares.top:
-            rows.setdefault(share.lane.name, LaneRow(share.lane, share))
         orders: dict[str, list[LaneRow]] = {
             by: [LaneRow(info, known.get(info.name)) for info in lanes]
             for by, lanes in found.items()
-            if not look.complete
         }
+        rows = {share.lane.name: LaneRow(share.lane, share) for share in shares.top}
+        rows |= {row.info.name: row for row in orders["oldest_wait"]}
         self._slice(shares, found["served"])
-        look = replace(look, shares=shares, orders=orders, is_whole=True)
-        yield look.with_rows(rows.values())
+        look = LaneLook(shares=shares, rows=[*rows.values()], complete=complete, orders=orders)
+        self._publish_lanes(look, began)
+
+    def _publish_lanes(self, look: LaneLook, began: float) -> None:
+        """Who hurts most first."""
+        rows = sorted(look.rows, key=lambda row: row.hurt)[:KEPT_LANES]
+        look = replace(look, at=time.time(), took=time.monotonic() - began, rows=rows)
+        self._publish(replace(self._snapshot, lanes=look, slices=tuple(self._slices)))
+
+    async def _look_at_scope(self) -> None:
+        began = time.monotonic()
+        found = await self._queue.lanes_named(sorted(self._scope or ()))
+        self._snapshot = replace(self._snapshot, at=time.time(), trouble=None)
+        self._publish_lanes(LaneLook(rows=[LaneRow(info) for info in found], complete=True), began)
 
     def _slice(self, shares: Shares, served: Sequence[LaneInfo]) -> None:
         """Remembers who was given most, for the picture."""

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rota.web.pages import dead, jobs, lane, lanes, overview, system
+from rota.web.pages import dead, jobs, lanes, overview, system
 from rota.web.view import View
 
 
@@ -44,7 +44,7 @@ PAGES: dict[str, Page] = {
     ),
     "lane": Page(
         title="Lane",
-        facts=lane.facts,
+        facts=lanes.one,
         actions=_verbs("lane", "pause", "resume", "set", "block", "unblock", "cancel"),
         subject="name",
         hidden=True,

@@ -1,4 +1,4 @@
-"""Who waits because of whom: lanes, what they were given and what was due to them."""
+"""Who waits because of whom: lanes, what they were given and what was due to them; one lane."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from rota.values import names
 from rota.values.model import LaneSort
 from rota.values.names import visible
 from rota.web.looks import SERIES, LaneRow, Slice, Snapshot
+from rota.web.pages.explained import as_seen
 from rota.web.view import View
 
 ROWS = 100
@@ -22,25 +23,40 @@ ORDER_NAMES = {
 }
 
 
+async def one(view: View) -> dict[str, Any]:
+    """One lane: its figures, its limits, and why it is not served now."""
+    name = names.lane_name(view.text("name"))
+    view.must_see(name, "lane")
+    lane = view.queue.lane(name)
+    info, explained = await lane.info(), await lane.explain()
+    seen = await view.watch.now(patience=0)
+    rows = seen.lanes.rows if seen.lanes else ()
+    share = next((row.share for row in rows if row.info.name == name), None)
+    return {"lane": LaneRow(info, share), "explained": as_seen(view, explained)}
+
+
 async def facts(view: View) -> dict[str, Any]:
-    order = view.text("order") or "hurt"
-    if order not in ORDER_NAMES:
-        order = "hurt"
-    name = view.text("name")
+    order, name = order_of(view), view.text("name")
     if name:
         view.must_see(names.lane_name(name), "lane")
         rows = [LaneRow(await view.queue.lane(name).info())]
-        seen = await view.watch.now(patience=1)
-        return {**_picture(seen), **_listed(rows, "named"), "name": name}
+        return _told(await view.watch.now(patience=1), rows, "named", name=name)
     if order == "all" and view.scope is None:
         page = await view.queue.lanes_page(view.text("cursor") or None)
-        seen = await view.watch.now()
         rows = [LaneRow(info) for info in page.lanes]
-        return {**_picture(seen), **_listed(rows, order, following=page.cursor)}
+        return _told(await view.watch.now(), rows, order, following=page.cursor)
     seen = await view.watch.now()
-    if seen.lanes is None:
-        return {**_picture(seen), **await _first(view, order)}
-    return told(seen, order)
+    if seen.lanes is not None:
+        return told(seen, order)
+    # Before the first look has ended: some lanes with work, in one call.
+    lanes = (await view.queue.lanes_page()).lanes if view.scope is None else []
+    rows = sorted(map(LaneRow, lanes), key=lambda row: row.hurt)
+    return _told(seen, rows, order, note="first")
+
+
+def order_of(view: View) -> str:
+    order = view.text("order")
+    return order if order in ORDER_NAMES else "hurt"
 
 
 def told(seen: Snapshot, order: str) -> dict[str, Any]:
@@ -55,39 +71,28 @@ def told(seen: Snapshot, order: str) -> dict[str, Any]:
     else:
         rows = list(look.orders.get(order, ()))
     note = "" if rows or look.complete else "waiting"
-    return {**_picture(seen), **_listed(rows, order, complete=look.complete), "note": note}
+    return _told(seen, rows, order, complete=look.complete and len(rows) <= ROWS, note=note)
 
 
-async def _first(view: View, order: str) -> dict[str, Any]:
-    """Before the first look has ended: some lanes with work, in one call."""
-    rows = []
-    if view.scope is None:
-        page = await view.queue.lanes_page()
-        rows = sorted(map(LaneRow, page.lanes), key=lambda row: row.hurt)
-    return _listed(rows, order) | {"note": "first"}
-
-
-def _listed(
-    rows: Sequence[LaneRow], order: str, *, complete: bool = False, following: str | None = None
-) -> dict[str, Any]:
+def _told(seen: Snapshot, rows: Sequence[LaneRow], order: str, **more: object) -> dict[str, Any]:
+    shown = series(seen.slices)
     return {
+        "seen": seen,
+        "series": shown,
+        "now": stack(shown),
         "rows": rows[:ROWS],
         "more": len(rows) > ROWS,
-        "complete": complete and len(rows) <= ROWS,
+        "complete": False,
         "order": order,
         "orders": ORDER_NAMES,
-        "following": following,
+        "following": None,
         "name": "",
         "note": "",
+        **more,
     }
 
 
 # ── the picture ─────────────────────────────────────────────────────────────────────────────────
-
-
-def _picture(seen: Snapshot) -> dict[str, Any]:
-    shown = series(seen.slices)
-    return {"seen": seen, "series": shown, "now": stack(shown)}
 
 
 def series(slices: Sequence[Slice]) -> dict[str, Any] | None:
@@ -100,10 +105,9 @@ def series(slices: Sequence[Slice]) -> dict[str, Any] | None:
             given[name] = given.get(name, 0.0) + part
     top = sorted(given, key=lambda name: (-given[name], name))[:SERIES]
     parts = [[one.given.get(name, 0.0) for one in slices] for name in top]
-    sums = [sum(line[i] for line in parts) for i in range(len(slices))]
     rest = [
-        max(0.0, 1 - own) if any(one.given.values()) else 0.0
-        for own, one in zip(sums, slices, strict=True)
+        max(0.0, 1 - sum(line[i] for line in parts)) if any(one.given.values()) else 0.0
+        for i, one in enumerate(slices)
     ]
     return {
         "times": [round(one.at, 1) for one in slices],

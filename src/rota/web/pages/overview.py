@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rota.web.looks import Point, Snapshot
+from rota.web.looks import Snapshot
 from rota.web.view import View
 
 NEEDIEST = 8
@@ -16,41 +16,16 @@ async def facts(view: View) -> dict[str, Any]:
 
 def told(seen: Snapshot) -> dict[str, Any]:
     rows = seen.lanes.rows if seen.lanes else ()
-    return {
-        "seen": seen,
-        "sums": _sums(seen),
-        "into": _pace([point.enqueued for point in seen.history], seen.history),
-        "out": _pace([point.completed for point in seen.history], seen.history),
-        "depth": [float(point.waiting) for point in seen.history],
-        "neediest": [
-            row for row in rows if row.info.waiting and (row.hurt[0] or row.info.oldest_wait)
-        ][:NEEDIEST],
-    }
+    needy = [row for row in rows if row.info.waiting and (row.hurt[0] or row.info.oldest_wait)]
+    return {"seen": seen, "sums": _sums(seen), "neediest": needy[:NEEDIEST]}
 
 
 def _sums(seen: Snapshot) -> dict[str, int | None]:
     """The queue's figures, or for who sees some lanes only, those of these lanes."""
-    info = seen.info
-    if info is not None:
-        return {
-            "waiting": info.waiting,
-            "running": info.running,
-            "delayed": info.delayed,
-            "dead": info.dead,
-        }
-    rows = [row.info for row in seen.lanes.rows] if seen.lanes else None
-    return {
-        "waiting": None if rows is None else sum(row.waiting for row in rows),
-        "running": None if rows is None else sum(row.running for row in rows),
-        "delayed": None if rows is None else sum(row.delayed for row in rows),
-        "dead": None,
-    }
-
-
-def _pace(totals: list[int], history: tuple[Point, ...]) -> list[float]:
-    """Jobs a second between one look and the next."""
-    made = []
-    for i in range(1, len(history)):
-        seconds = max(history[i].at - history[i - 1].at, 0.001)
-        made.append(max(0, totals[i] - totals[i - 1]) / seconds)
-    return made
+    names = ("waiting", "running", "delayed")
+    if seen.info is not None:
+        return {name: getattr(seen.info, name) for name in (*names, "dead")}
+    none: dict[str, int | None] = dict.fromkeys((*names, "dead"))
+    if seen.lanes is None:
+        return none
+    return none | {name: sum(getattr(r.info, name) for r in seen.lanes.rows) for name in names}
