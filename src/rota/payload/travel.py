@@ -66,19 +66,18 @@ def encode_value(
 
 def decoder_of(hint: Any, where: str) -> msgspec.json.Decoder[Any]:
     """ConfigError where nothing of this type can travel."""
+
+    def unfit(why: str) -> ConfigError:
+        expected = f"{where}: expected an annotation that can travel as JSON"
+        return ConfigError(f"{expected}, given {_spelled(hint)}{why}")
+
     try:
         misfits = {shown(cls) for cls in _misfits(type_info(hint), set())}
         decoder = msgspec.json.Decoder(hint, dec_hook=decode_model)
     except Exception as exc:
-        raise ConfigError(
-            f"{where}: expected an annotation that can travel as JSON, "
-            f"given {_spelled(hint)}: {reason_of(exc)}"
-        ) from exc
+        raise unfit(f": {_cut(str(exc) or type(exc).__name__)}") from exc
     if misfits:
-        raise ConfigError(
-            f"{where}: expected an annotation that can travel as JSON, "
-            f"given {_spelled(hint)}, which holds {', '.join(sorted(misfits))}"
-        )
+        raise unfit(f", which holds {', '.join(sorted(misfits))}")
     return decoder
 
 
@@ -106,11 +105,6 @@ def _parts(info: Type) -> Iterator[Type]:
                 yield item.type
             elif isinstance(item, Type):
                 yield item
-
-
-def reason_of(exc: Exception) -> str:
-    """Why, in bounded length."""
-    return _cut(str(exc) or type(exc).__name__)
 
 
 def _cut(text: str) -> str:
