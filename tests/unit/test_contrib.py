@@ -29,7 +29,9 @@ RULES = [
 PANELS: list[dict[str, Any]] = [one for one in DASHBOARD["panels"] if one["type"] != "row"]
 QUERIES = [target["expr"] for panel in PANELS for target in panel["targets"]]
 EXPRESSIONS = QUERIES + [rule["expr"] for rule in RULES]
-SERIES = {series: metric for metric in CATALOGUE for series in metric.series}
+PARTS = {"histogram": ("_bucket", "_count", "_sum")}
+SERIES = {f"{one.name}{part}": one for one in CATALOGUE for part in PARTS.get(one.kind, ("",))}
+"""The names a query may use."""
 GIVEN_BY_PROMETHEUS = {"instance", "job", "le"}
 
 

@@ -30,13 +30,6 @@ class Metric:
     text: str
     labels: tuple[str, ...] = ("queue",)
 
-    @property
-    def series(self) -> set[str]:
-        """The names a query may use."""
-        if self.kind == "histogram":
-            return {f"{self.name}_{part}" for part in ("bucket", "count", "sum")}
-        return {self.name}
-
 
 OF_QUEUES = (
     Metric("rota_queue_up", "gauge", "1 where the queue's server answers"),

@@ -46,17 +46,6 @@ EVENTS = (
     "purged",
     "moved",
 )
-FIGURES = (
-    "permits",
-    "ceiling",
-    "paused",
-    "consumers",
-    "unattended",
-    "lanes_waiting",
-    "lanes_ready",
-    "lanes_paused",
-)
-"""What is told of a queue as its `QueueInfo` has it."""
 
 
 class QueueCollector(Collector):
@@ -135,8 +124,14 @@ class _Source:
             families.add("rota_queue_jobs", getattr(info, state), name, state)
         for event in EVENTS:
             families.add("rota_queue_events_total", info.totals.get(event, 0), name, event)
-        for figure in FIGURES:
-            families.add(f"rota_queue_{figure}", getattr(info, figure), name)
+        families.add("rota_queue_permits", info.permits, name)
+        families.add("rota_queue_ceiling", info.ceiling, name)
+        families.add("rota_queue_paused", info.paused, name)
+        families.add("rota_queue_consumers", info.consumers, name)
+        families.add("rota_queue_unattended", info.unattended, name)
+        families.add("rota_queue_lanes_waiting", info.lanes_waiting, name)
+        families.add("rota_queue_lanes_ready", info.lanes_ready, name)
+        families.add("rota_queue_lanes_paused", info.lanes_paused, name)
         if thread is not None:
             thread.join(self._patience)
         if self._census is not None:

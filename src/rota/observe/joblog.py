@@ -40,7 +40,8 @@ def tells_all() -> bool:
 
 def tell(queue: str, job: Job, ending: Ending, seconds: float) -> None:
     """Says how a job's run ended."""
-    level = logging.WARNING if _is_trouble(ending) else logging.INFO
+    trouble = isinstance(ending, Bury) or (isinstance(ending, Retry) and ending.error)
+    level = logging.WARNING if trouble else logging.INFO
     if not logger.isEnabledFor(level):
         return
     with safely:
@@ -78,10 +79,6 @@ def tell_slowed(queue: str, job: Job) -> None:
         *map(visible, (job.id, job.task, job.lane)),
         extra=fields(queue, job) | {"outcome": "slowed"},
     )
-
-
-def _is_trouble(ending: Ending) -> bool:
-    return isinstance(ending, Bury) or (isinstance(ending, Retry) and bool(ending.error))
 
 
 def _words(job: Job, ending: Ending) -> tuple[str, str]:
