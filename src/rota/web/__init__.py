@@ -8,11 +8,10 @@ origin.py   where a request comes from: this site, this machine, a proxy that is
 bounds.py   what one visitor may take: requests, live pages, guesses at passwords
 watch.py    one look at a queue for everybody, while somebody looks (looks.py: what it saw)
 stream.py   what changed, pushed to browsers
-site.py     the queues and settings of one dashboard
-view.py     one request's: who asks, of which queue, what may be shown
+site.py     the queues and settings of one dashboard, and one request's view of it
 acting.py   changes: checked, carried out, logged
-actions/    what can be changed, one module per noun
-pages/      what is shown, one module per page
+actions.py  what can be changed
+pages/      what is shown
 render.py   templates; payload.py: arguments as text, masked and cut
 """
 

@@ -14,7 +14,7 @@ from rota.errors import RotaError
 from rota.values.names import shown
 from rota.web.access import HttpError
 from rota.web.actions import ACTIONS, Action, Form
-from rota.web.view import View
+from rota.web.site import View
 
 audit = logging.getLogger("rota.audit")
 

@@ -14,8 +14,7 @@ from rota.values import names
 from rota.values.limits import Rate
 from rota.values.names import shown
 from rota.web.access import HttpError
-from rota.web.site import Checkup
-from rota.web.view import View
+from rota.web.site import Checkup, View
 
 T = TypeVar("T")
 MOST_IDS = 1000

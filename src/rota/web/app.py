@@ -13,13 +13,12 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from rota.errors import ConfigError, RotaError
 from rota.queue import Queue
-from rota.web import probes
 from rota.web.access import Access, Authorize, Credentials, HttpError, LaneScope, users_of
 from rota.web.acting import SAID, act, said_before
 from rota.web.actions import ACTIONS
@@ -29,14 +28,15 @@ from rota.web.origin import Trust
 from rota.web.pages import PAGES
 from rota.web.payload import Redact
 from rota.web.render import render
-from rota.web.site import Site
+from rota.web.site import Board, Site, View
 from rota.web.stream import stream
-from rota.web.view import View
 
 ERRORS: tuple[type[Exception], ...] = (HTTPException, HttpError, RotaError, TimeoutError)
 """What ends in a page that says so."""
 PATIENCE_S = 8.0
 """How long a page waits for the server."""
+READY_S = 2.0
+"""How long a server may take to answer a probe."""
 
 
 def dashboard(
@@ -104,7 +104,9 @@ def _routes(site: Site) -> list[Route | Mount]:
         Route("/q/{slug}/events", partial(_events, site)),
         Route("/q/{slug}/do/{action}", partial(_action, site), methods=["POST"]),
         Route("/q/{slug}/{page}", page),
-        *probes.routes(site),
+        Route("/healthz", _alive),
+        Route("/readyz", partial(_ready, site)),
+        Route("/metrics", partial(_metrics, site)),
         Mount("/static", StaticFiles(packages=[("rota.web", "static")])),
     ]
 
@@ -189,3 +191,47 @@ def _told(error: Exception) -> tuple[int, str, Mapping[str, str] | None]:
         case ConfigError():
             return 400, str(error), None
     return 503, f"The server of this queue does not serve: {str(error) or 'it is silent'}", None
+
+
+# ── for machines ────────────────────────────────────────────────────────────────────────────────
+
+
+async def _alive(request: Request) -> Response:
+    """Asks for no password: it says nothing but yes."""
+    return PlainTextResponse("ok\n")
+
+
+async def _ready(site: Site, request: Request) -> Response:
+    """Asks for no password: it says nothing but yes or no."""
+    answers = await asyncio.gather(*map(_answers, site.boards.values()))
+    if all(answers):
+        return PlainTextResponse("ok\n")
+    return PlainTextResponse("a server does not answer\n", status_code=503)
+
+
+async def _answers(board: Board) -> bool:
+    try:
+        async with asyncio.timeout(READY_S):
+            await board.queue.info()
+    except (RotaError, OSError, TimeoutError):
+        return False
+    return True
+
+
+async def _metrics(site: Site, request: Request) -> Response:
+    visitor = await site.access.enter(request)
+    if visitor.scope is not None:
+        raise HttpError(403, "Metrics concern more lanes than yours.")
+    for board in site.boards.values():
+        if not await site.access.may(request, visitor, "read", board.queue.name):
+            raise HttpError(403, "You may not see these queues.")
+    try:
+        from rota.metrics import collector, exposition
+    except ModuleNotFoundError:
+        raise HttpError(
+            404, "There are no metrics here: pip install 'rota[metrics]' brings them."
+        ) from None
+    if site.collector is None:
+        site.collector = collector(*(board.queue for board in site.boards.values()))
+    text = await asyncio.to_thread(exposition, site.collector)
+    return PlainTextResponse(text, media_type="text/plain; version=0.0.4")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from urllib.parse import urlsplit
 
@@ -61,8 +61,7 @@ class Trust:
 
     def answers_to(self, request: Request) -> bool:
         """Whether the browser's address is one of this dashboard's own names."""
-        hosts = list(self._hosts_of(request))
-        return bool(hosts) and all(self._is_own(host, request) for host in hosts)
+        return all(self._is_own(host, request) for host in self._hosts_of(request))
 
     def is_local(self, request: Request) -> bool:
         """Whether peer, name and page are this machine's, and nobody speaks for others."""
@@ -107,10 +106,9 @@ class Trust:
         parents = host.split(".")
         return any("*." + ".".join(parents[n:]) in self._hosts for n in range(1, len(parents)))
 
-    def _hosts_of(self, request: Request) -> Iterator[str | None]:
-        """The names asked for; None for one that is none."""
-        for header in self._host_headers(request):
-            yield _host_name(header)
+    def _hosts_of(self, request: Request) -> list[str | None]:
+        """The names asked for, one at least; None for one that is none."""
+        return [_host_name(header) for header in self._host_headers(request)]
 
     def _host_headers(self, request: Request) -> list[str]:
         """What the request is for; last what the browser was told, where a proxy changed it."""

@@ -6,7 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -33,19 +33,9 @@ LEFT_OUT = "not shown: the redaction hook leaves it out"
 TOO_LONG = "not shown: too much of the arguments is masked to be looked for in it"
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """`size`: bytes of the whole payload; `cut`: `text` is not all of it."""
-
-    text: str
-    size: int
-    cut: bool
-
-
-def shown_payload(task: str, payload: bytes, redact: Redact | None) -> Shown:
+def shown_payload(task: str, payload: bytes, redact: Redact | None) -> str:
     """Numbers and texts as they were sent, when no hook changes them."""
-    text = _set_out(payload) if redact is None else _redacted(task, payload, redact)
-    return Shown(text[:SHOWN_CHARS], len(payload), len(text) > SHOWN_CHARS)
+    return _set_out(payload) if redact is None else _redacted(task, payload, redact)
 
 
 def shown_error(task: str, payload: bytes, error: str | None, redact: Redact | None) -> str | None:

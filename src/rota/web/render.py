@@ -31,16 +31,8 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(
-        number=number,
-        figure=figure,
-        percent=percent,
-        span=span,
-        moment=moment,
-        ago=ago,
-        one_line=one_line,
-        points=points,
-    )
+    for put in (number, figure, percent, span, moment, ago, one_line, points):
+        made.filters[put.__name__] = put
     return made
 
 

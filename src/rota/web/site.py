@@ -1,4 +1,4 @@
-"""One dashboard: its queues, its rules, what it watches."""
+"""One dashboard: its queues, its rules, what it watches; and one request's view of it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import secrets
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+from starlette.requests import Request
 
 from rota.doctor import Report
 from rota.errors import ConfigError
 from rota.queue import Queue
 from rota.values.names import shown
-from rota.web.access import Access
+from rota.web.access import Access, HttpError, Visitor
 from rota.web.bounds import Tally
 from rota.web.payload import Redact
 from rota.web.watch import Watch
@@ -119,3 +122,60 @@ def _boards(queues: Sequence[Queue]) -> list[Board]:
         plain = _PLAIN.fullmatch(queue.name) is not None and queue.name not in taken
         made.append(Board(queue, queue.name if plain else f"~{number}", Watch(queue)))
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One request's: who asks, of which queue, what may be shown.
+
+    `allowed`: the actions this page may offer to this visitor; `base`: where the dashboard is
+    mounted.
+    """
+
+    site: Site
+    board: Board
+    request: Request
+    visitor: Visitor
+    page: str
+    base: str
+    allowed: frozenset[str] = frozenset()
+
+    @property
+    def queue(self) -> Queue:
+        return self.board.queue
+
+    @property
+    def scope(self) -> frozenset[str] | None:
+        return self.visitor.scope
+
+    @property
+    def watch(self) -> Watch:
+        return self.board.watch_of(self.scope)
+
+    def may(self, action: str) -> bool:
+        return action in self.allowed
+
+    async def is_allowed(self, action: str, name: str | None = None) -> bool:
+        access = self.site.access
+        return await access.may(self.request, self.visitor, action, self.queue.name, name)
+
+    def sees(self, lane: str | None) -> bool:
+        return self.scope is None or (lane is not None and lane in self.scope)
+
+    def must_see(self, lane: str | None, what: str) -> None:
+        """What is out of scope is as if it were not there."""
+        if not self.sees(lane):
+            raise HttpError(404, f"There is no such {what}.")
+
+    def text(self, name: str) -> str:
+        """A parameter of the address, '' where it is not given."""
+        return self.request.query_params.get(name, "")
+
+    def link(self, page: str = "", /, **given: object) -> str:
+        """The address of a page of this queue; empty parameters are left out."""
+        query = urlencode({name: str(value) for name, value in given.items() if value})
+        return f"{self.base}/q/{self.board.slug}/{page}" + (f"?{query}" if query else "")
+
+    def here(self, **given: object) -> str:
+        """The address of this page, with some parameters changed."""
+        return self.link(self.page, **(dict(self.request.query_params) | given))

@@ -14,10 +14,9 @@ from starlette.types import Receive, Scope, Send
 
 from rota.web.access import HttpError
 from rota.web.looks import Snapshot
-from rota.web.pages import PAGES, lanes, overview
+from rota.web.pages import PAGES, lanes, queue
 from rota.web.render import render
-from rota.web.site import MAX_STREAMS, MAX_STREAMS_EACH
-from rota.web.view import View
+from rota.web.site import MAX_STREAMS, MAX_STREAMS_EACH, View
 
 SILENCE_S = 15.0
 """A comment is sent after so long without news: proxies close what is silent."""
@@ -104,7 +103,7 @@ def _parts(view: View, seen: Snapshot) -> dict[str, str]:
 
 
 def _facts(view: View, seen: Snapshot) -> dict[str, Any]:
-    facts = overview.told(seen)
+    facts = queue.told(seen)
     if view.page == "lanes" and seen.lanes:
         facts |= lanes.told(seen, lanes.order_of(view))
     return facts

@@ -65,11 +65,11 @@ class Watch:
         """The newest snapshot, then each new one; slow readers miss some."""
         self._streams += 1
         try:
-            seen = -1
+            seen = 0
             while True:
                 self._wake()
                 changed = self._changed
-                if self._snapshot.number > max(seen, 0):
+                if self._snapshot.number > seen:
                     seen = self._snapshot.number
                     yield self._snapshot
                     continue

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rota.web.pages import dead, jobs, lanes, overview, system
-from rota.web.view import View
+from rota.web.pages import jobs, lanes, queue
+from rota.web.site import View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ def _verbs(noun: str, *verbs: str) -> tuple[str, ...]:
 PAGES: dict[str, Page] = {
     "": Page(
         title="Overview",
-        facts=overview.facts,
+        facts=queue.overview,
         parts=("figures", "neediest"),
         actions=_verbs("queue", "pause", "resume", "set"),
     ),
@@ -64,7 +64,7 @@ PAGES: dict[str, Page] = {
     ),
     "dead": Page(
         title="Dead",
-        facts=dead.facts,
+        facts=jobs.dead,
         actions=_verbs("dead", "replay", "discard", "replay_all", "discard_all"),
     ),
     "scheduled": Page(
@@ -72,13 +72,13 @@ PAGES: dict[str, Page] = {
     ),
     "workers": Page(
         title="Workers",
-        facts=system.workers,
+        facts=queue.workers,
         actions=_verbs("worker", "quiet", "stop", "evict"),
         whole_queue=True,
     ),
     "system": Page(
         title="System",
-        facts=system.facts,
+        facts=queue.system,
         actions=_verbs("doctor", "examine", "repair"),
         whole_queue=True,
     ),

@@ -9,8 +9,8 @@ from rota.values import names
 from rota.values.model import LaneSort
 from rota.values.names import visible
 from rota.web.looks import SERIES, LaneRow, Slice, Snapshot
-from rota.web.pages.explained import as_seen
-from rota.web.view import View
+from rota.web.pages.jobs import as_seen
+from rota.web.site import View
 
 ROWS = 100
 ORDER_NAMES = {
@@ -75,11 +75,9 @@ def told(seen: Snapshot, order: str) -> dict[str, Any]:
 
 
 def _told(seen: Snapshot, rows: Sequence[LaneRow], order: str, **more: object) -> dict[str, Any]:
-    shown = series(seen.slices)
     return {
         "seen": seen,
-        "series": shown,
-        "now": stack(shown),
+        "series": series(seen.slices),
         "rows": rows[:ROWS],
         "more": len(rows) > ROWS,
         "complete": False,
@@ -114,17 +112,3 @@ def series(slices: Sequence[Slice]) -> dict[str, Any] | None:
         "names": [*map(visible, top), "others"],
         "parts": [[round(part, 4) for part in line] for line in (*parts, rest)],
     }
-
-
-def stack(shown: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """The newest parts as one bar, from the left to the right, in the colours of the picture."""
-    if shown is None:
-        return []
-    made: list[dict[str, Any]] = []
-    left = 0.0
-    colours = [*range(len(shown["names"]) - 1), SERIES]  # the last one: all others
-    for name, line, colour in zip(shown["names"], shown["parts"], colours, strict=True):
-        if line[-1] > 0:
-            made.append({"name": name, "part": line[-1], "left": left, "colour": colour})
-            left += line[-1]
-    return made
