@@ -34,3 +34,25 @@ async def test_both_faces_tell_it(server: Server, queue_name: str, given: int) -
     queue = rota.Queue(queue_name, url=server.url, default_ceiling=given)
     assert queue.sync.info().default_ceiling == given
     await queue.close()
+
+
+async def test_bad_input_is_refused_before_it_is_told(server: Server, queue_name: str) -> None:
+    queue = rota.Queue(queue_name, url=server.url, default_ceiling=3)
+    lane, bad = queue.lane("a"), -1
+    spec = rota.JobSpec(task="t", lane="a")
+    for act in (
+        lambda: lane.set(ceiling=bad),
+        lambda: lane.reprioritize(5000),
+        lambda: queue.set_lanes({"a": {"weight": 1}, "b": {"weight": bad}}),
+        lambda: queue.jobs("dead", limit=bad),
+        lambda: queue.enqueue_many([spec], wait=bad),
+        lambda: queue.enqueue_many([spec] * 1001, atomic=True),
+    ):
+        with pytest.raises(rota.ConfigError):
+            await act()
+    with pytest.raises(rota.ConfigError):
+        queue.sync.lane("a").pause(until=bad)
+    assert not await queue.exists()
+    assert (await queue.enqueue_many([spec]))[0].outcome == "created"
+    assert (await lane.info()).ceiling == 3
+    await queue.close()

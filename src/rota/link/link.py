@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from copy import copy
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 from rota.connection import AsyncClient, Bounds, Client, Target, parse_url
 from rota.doctor import Doctor
@@ -135,16 +135,28 @@ class Link:
 
     def _first(self, operation: Operation[T]) -> Operation[T]:
         """The default ceiling given in code is told to the server with the first operation."""
-        if self._default_ceiling is None:
-            return operation
-        return self._announce(operation)
+        ceiling = self._default_ceiling
+        return operation if ceiling is None else self._announce(ceiling, operation)
 
-    def _announce(self, operation: Operation[T]) -> Operation[T]:
-        if self._default_ceiling is not None:
+    def _announce(self, ceiling: int, operation: Operation[T]) -> Operation[T]:
+        """Between an operation's own checks and its first call: bad input is refused before
+        anything is written."""
+        try:
+            request = next(operation)
             with suppress(QueueClosed):  # who may not write to a queue may read it, and end jobs
-                yield from self.store.declare_ceiling(self._default_ceiling)
+                yield from self.store.declare_ceiling(ceiling)
                 self._default_ceiling = None
-        return (yield from operation)
+            while True:
+                try:
+                    reply = yield request
+                except BaseException as error:
+                    request = operation.throw(error)
+                else:
+                    request = operation.send(reply)
+        except StopIteration as end:
+            return cast(T, end.value)
+        finally:
+            operation.close()
 
     def apart(self, *, timeout: float, resend: bool = True) -> Link:
         """The same way with a connection of its own, for what must not wait for a free one. It
