@@ -24,7 +24,7 @@ from rota.values import config
 from rota.values.endings import Ending, check_ending, settlement
 from rota.values.model import Answer, Instruction, Job
 from rota.values.signals import Bury, Release, Retry
-from rota.values.timing import seconds
+from rota.values.timing import number, seconds
 
 Jobs = Job | Iterable[Job]
 
@@ -43,9 +43,7 @@ class _ConsumerRules:
     ) -> None:
         self._consuming = consuming
         self._link = consuming.link
-        length = config.number(
-            seconds(lease, "lease"), config.MIN_LEASE_S, config.MAX_LEASE_S, "lease"
-        )
+        length = number(seconds(lease, "lease"), config.MIN_LEASE_S, config.MAX_LEASE_S, "lease")
         self._prefetch = config.whole(prefetch, 1, config.MAX_PREFETCH, "prefetch")
         self._membership = Membership(
             consuming, lease=length, decode=decode, on_instruction=self._mark_asked

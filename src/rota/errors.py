@@ -49,7 +49,14 @@ class UnknownTask(RotaError, LookupError):
     """No task of that name is registered with the queue."""
 
 
-class LaneFull(RotaError):
+class _Refused(RotaError):
+    def __init__(self, lane: str, outcomes: Sequence[Enqueued] = ()) -> None:
+        super().__init__(lane, outcomes)
+        self.lane = lane
+        self.outcomes = list(outcomes)
+
+
+class LaneFull(_Refused):
     """The lane's backlog limit refused a job; nothing of that was stored.
 
     Of a bulk enqueue with `on_full="raise"`, `outcomes` are those of the jobs sent so far, in
@@ -57,16 +64,11 @@ class LaneFull(RotaError):
     nothing is stored.
     """
 
-    def __init__(self, lane: str, outcomes: Sequence[Enqueued] = ()) -> None:
-        super().__init__(lane, outcomes)
-        self.lane = lane
-        self.outcomes = list(outcomes)
-
     def __str__(self) -> str:
         return f"lane {self.lane!r} is full: its backlog limit is reached"
 
 
-class LaneBroken(RotaError):
+class LaneBroken(_Refused):
     """A key of the lane, or of the job's sequence, is damaged; nothing of the job was stored.
 
     Other lanes' jobs are none the worse. Of a bulk enqueue, `outcomes` are those of all its jobs,
@@ -74,11 +76,6 @@ class LaneBroken(RotaError):
     mended, enqueueing the same specs again adds what is missing. Else they are empty: one job, or a
     batch of which nothing is stored.
     """
-
-    def __init__(self, lane: str, outcomes: Sequence[Enqueued] = ()) -> None:
-        super().__init__(lane, outcomes)
-        self.lane = lane
-        self.outcomes = list(outcomes)
 
     def __str__(self) -> str:
         return (

@@ -35,7 +35,7 @@ from rota.values.limits import UNSET, Rate, Template, Unset
 from rota.values.listing import FoundQueue, JobsPage, LanesPage, SequencesPage
 from rota.values.model import ConsumerInfo, Enqueued, Job, JobState, LaneInfo, LaneSort, QueueInfo
 from rota.values.names import lane_name, shown
-from rota.values.timing import Backoff, BackoffRule, seconds
+from rota.values.timing import Backoff, BackoffRule, number, seconds
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -365,7 +365,7 @@ class Queue(_QueueVerbs, AsyncFace):
         )
         consuming = Consuming(
             link,
-            beat=config.number(seconds(beat, "beat"), config.MIN_BEAT_S, config.MAX_BEAT_S, "beat"),
+            beat=number(seconds(beat, "beat"), config.MIN_BEAT_S, config.MAX_BEAT_S, "beat"),
         )
         producer = Producer(
             link,

@@ -79,48 +79,6 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     cost: float | None = None
 
 
-def job_options(
-    *,
-    lane: str | None,
-    ordering_key: str | None,
-    priority: int,
-    delay: float | timedelta | None,
-    at: datetime | float | None,
-    expires: float | timedelta | datetime | None,
-    id: str | None,
-    cost: float | None,
-) -> JobOptions:
-    """Reads what a user gives; raises ConfigError before anything is written."""
-    if delay is not None and at is not None:
-        raise ConfigError("expected delay or at, given both")
-    by_instant = isinstance(expires, datetime)
-    return JobOptions(
-        lane=None if lane is None else names.lane_name(lane),
-        ordering_key=(
-            None
-            if ordering_key is None
-            else names.ordering_key(ordering_key, DEFAULT_LANE if lane is None else lane)
-        ),
-        priority=names.priority(priority),
-        delay=0 if delay is None else milliseconds(seconds(delay, "delay")),
-        at=None if at is None else instant(at, "at"),
-        expires_at=instant(expires, "expires") if isinstance(expires, datetime) else None,
-        expires_in=(
-            None
-            if expires is None or by_instant
-            else milliseconds(seconds(_duration(expires), "expires"))
-        ),
-        id=None if id is None else names.job_id(id),
-        cost=None if cost is None else config.cost(cost),
-    )
-
-
-def _duration(value: float | timedelta | datetime) -> float | timedelta:
-    if isinstance(value, datetime):
-        raise ConfigError(f"expected seconds or a timedelta, given {shown(value)}")
-    return value
-
-
 class Enqueuer(Guide, Generic[P]):
     """Enqueues jobs of one task with given options, typed like its function."""
 
@@ -180,7 +138,7 @@ class Enqueuer(Guide, Generic[P]):
             expires_in_ms=given.expires_in,
             expires_at_ms=given.expires_at,
             max_attempts=policy.max_attempts,
-            timeout=_float(policy.timeout),
+            timeout=None if policy.timeout is None else seconds(policy.timeout, "timeout"),
             on_dead=policy.on_dead,
             cost=policy.cost if given.cost is None else given.cost,
             charge=policy.charge,
@@ -284,23 +242,37 @@ class Task(Enqueuer[P], Generic[P, R]):
         0.001 … 1000: what the lane is charged for the job, in turns. `durable`: what to wait for
         before `enqueue` returns. Raises ConfigError.
         """
+        if delay is not None and at is not None:
+            raise ConfigError("expected delay or at, given both")
+        lane = None if lane is None else names.lane_name(lane)
+        if ordering_key is not None:
+            ordering_key = names.ordering_key(ordering_key, lane or DEFAULT_LANE)
+        options = JobOptions(
+            lane=lane,
+            ordering_key=ordering_key,
+            priority=names.priority(priority),
+            delay=0 if delay is None else milliseconds(seconds(delay, "delay")),
+            at=None if at is None else instant(at, "at"),
+            id=None if id is None else names.job_id(id),
+            cost=None if cost is None else config.cost(cost),
+            **_expiry(expires),
+        )
         return Enqueuer(
             name=self.name,
             codec=self.codec,
             policy=self.policy,
             producer=self._producer,
-            options=job_options(
-                lane=lane,
-                ordering_key=ordering_key,
-                priority=priority,
-                delay=delay,
-                at=at,
-                expires=expires,
-                id=id,
-                cost=cost,
-            ),
+            options=options,
             durable=config.durable(durable),
         )
+
+
+def _expiry(expires: float | timedelta | datetime | None) -> dict[str, int]:
+    if expires is None:
+        return {}
+    if isinstance(expires, datetime):
+        return {"expires_at": instant(expires, "expires")}
+    return {"expires_in": milliseconds(seconds(expires, "expires"))}
 
 
 def _check_expiry(options: JobOptions) -> None:
@@ -315,10 +287,6 @@ def _check_expiry(options: JobOptions) -> None:
             "expires: expected an instant after the one from which the job may start, "
             f"given one {(starts - ends) / 1000:g} s before it"
         )
-
-
-def _float(value: float | timedelta | None) -> float | None:
-    return value.total_seconds() if isinstance(value, timedelta) else value
 
 
 AnyTask = Task[Any, Any]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import count
 from math import inf
 from typing import Any, TypeVar, cast
@@ -470,7 +470,7 @@ class QueueModel(RuleBasedStateMachine):
     def set_lane(self, lane: str, own: Limits, template: Any) -> None:
         change_of = change(**own, template=template)
         self.both(
-            iter(stubs.lane_set(self.keys, lane=lane, **asdict(change_of))),
+            iter(stubs.lane_set(self.keys, lane=lane, **change_of)),
             lambda: int(self.ref.set_lane(lane, in_words({**own, "template": template}))),
         )
 
@@ -486,7 +486,7 @@ class QueueModel(RuleBasedStateMachine):
     @rule(name=st.sampled_from(TEMPLATES), own=limits, swept=st.booleans())
     def set_template(self, name: str, own: Limits, swept: bool) -> None:
         """Without the sweep that carries it on, lanes are reached as they are touched."""
-        texts = asdict(change(**own))
+        texts = change(**own)
         del texts["template"]
         self.both(
             iter(stubs.template_set(self.keys, name=name, **texts)),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rota.errors import ConfigError
-from rota.values.limits import UNSET, Change, Rate, Template, change, removal
+from rota.values.limits import REMOVAL, UNSET, Rate, Template, change
 from rota.values.model import read_note
 
 
@@ -62,9 +62,10 @@ def test_a_rate_is_read_by_people() -> None:
 
 def test_a_change_says_what_is_set_left_and_removed() -> None:
     said = change(ceiling=3, weight=None, rate=UNSET, backlog=10, template="pro")
-    assert said == Change(ceiling="3", weight="-", rate="", backlog="10", template="pro")
-    assert change() == Change()
-    assert removal() == Change(ceiling="-", weight="-", rate="-", backlog="-", template="-")
+    wanted = {"ceiling": "3", "weight": "-", "rate": "", "backlog": "10", "template": "pro"}
+    assert said == wanted
+    assert change() == dict.fromkeys(wanted, "")
+    assert dict.fromkeys(wanted, "-") == REMOVAL
 
 
 @pytest.mark.parametrize(

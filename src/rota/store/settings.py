@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,7 +14,7 @@ from rota.script import stubs
 from rota.script.keys import Keys
 from rota.script.loader import Call, Operation, together
 from rota.values import config, limits, names
-from rota.values.limits import UNSET, Change, Template, Unset, setting
+from rota.values.limits import Change, Template
 from rota.values.names import shown
 from rota.values.timing import instant, milliseconds, seconds
 
@@ -26,6 +25,13 @@ SWEEP_PAGES = 100
 MAX_TEMPLATES = 1000
 MAX_NOTE_BYTES = 1000
 
+_OF_QUEUE = {
+    "default_ceiling": config.ceiling,
+    "default_weight": config.weight,
+    "ceiling": config.ceiling,
+    "dead_max": config.dead_max,
+    "dead_age": config.dead_age,
+}
 _to_json = msgspec.json.Encoder().encode
 
 
@@ -43,7 +49,7 @@ class Settings:
         _check_known([change], (yield from together([self._lane_set(lane, change)])))
 
     def _lane_set(self, lane: str, change: Change) -> Call[int]:
-        return stubs.lane_set(self.keys, lane=lane, **asdict(change))
+        return stubs.lane_set(self.keys, lane=lane, **change)
 
     def pause(
         self,
@@ -53,8 +59,7 @@ class Settings:
         by: str | None,
         until: datetime | float | None,
     ) -> Operation[None]:
-        until_ms = -1 if until is None else instant(until, "until")
-        yield from stubs.pause(self.keys, lane=lane, until_ms=until_ms, why=_why(reason, by))
+        yield from stubs.pause(self.keys, lane=lane, until_ms=_end(until), why=_why(reason, by))
 
     def resume(self, lane: str) -> Operation[bool]:
         return bool((yield from stubs.resume(self.keys, lane=lane)))
@@ -70,41 +75,21 @@ class Settings:
     def unblock(self, lane: str) -> Operation[bool]:
         return bool((yield from stubs.unblock(self.keys, lane=lane)))
 
-    def queue_set(
-        self,
-        *,
-        default_ceiling: int | Unset | None = UNSET,
-        default_weight: float | Unset | None = UNSET,
-        ceiling: int | Unset | None = UNSET,
-        dead_max: int | Unset | None = UNSET,
-        dead_age: float | timedelta | Unset | None = UNSET,
-    ) -> Operation[None]:
-        """Changes what holds for the queue, and carries it out as far as a few pages go."""
-        yield from stubs.queue_set(
-            self.keys,
-            default_ceiling=setting(default_ceiling, config.ceiling),
-            default_weight=setting(default_weight, config.weight),
-            ceiling=setting(ceiling, config.ceiling),
-            dead_max=setting(dead_max, config.dead_max),
-            dead_age=setting(dead_age, config.dead_age),
-            declared=False,
-        )
+    def queue_set(self, **given: object) -> Operation[None]:
+        """Changes what holds for the queue: the keywords of `Queue.set`; and carries it out as far
+        as a few pages go."""
+        yield from self._queue_set(given, declared=False)
         yield from self._sweep()
 
     def declare_ceiling(self, ceiling: int) -> Operation[None]:
         """Sets the default ceiling that stands in code, unless code has said the same before: then
         what was set since stays."""
-        is_new = yield from stubs.queue_set(
-            self.keys,
-            default_ceiling=setting(ceiling, config.ceiling),
-            default_weight="",
-            ceiling="",
-            dead_max="",
-            dead_age="",
-            declared=True,
-        )
-        if is_new:
+        if (yield from self._queue_set({"default_ceiling": ceiling}, declared=True)):
             yield from self._sweep()
+
+    def _queue_set(self, given: Mapping[str, object], *, declared: bool) -> Call[int]:
+        change = limits.settings(given, _OF_QUEUE)
+        return stubs.queue_set(self.keys, **change, declared=declared)
 
     def _sweep(self) -> Operation[None]:
         for _ in range(SWEEP_PAGES):
@@ -114,7 +99,7 @@ class Settings:
 
     def lane_reset(self, lane: str) -> Operation[None]:
         """Removes all limits of the lane."""
-        yield from self._lane_set(lane, limits.removal())
+        yield from self._lane_set(lane, limits.REMOVAL)
 
     def set_template(self, name: str, **given: object) -> Operation[None]:
         """Makes or changes a template, and carries it out as far as a few pages go."""
@@ -122,14 +107,8 @@ class Settings:
         known = yield from stubs.templates(self.keys)
         if name not in known and len(known) >= MAX_TEMPLATES:
             raise ConfigError(f"expected at most {MAX_TEMPLATES} templates, {shown(name)} is more")
-        yield from stubs.template_set(
-            self.keys,
-            name=name,
-            ceiling=change.ceiling,
-            weight=change.weight,
-            rate=change.rate,
-            backlog=change.backlog,
-        )
+        del change["template"]
+        yield from stubs.template_set(self.keys, name=name, **change)
         yield from self._sweep()
 
     def drop_template(self, name: str) -> Operation[bool]:
@@ -150,7 +129,7 @@ class Settings:
             names.lane_name(lane): _change_of(lane, settings)
             for lane, settings in _mapping(given, "set_lanes").items()
         }
-        wanted = {change.template for change in changes.values()} - {"", "-"}
+        wanted = {change["template"] for change in changes.values()} - {"", "-"}
         if wanted:
             _check_templates(wanted - (yield from stubs.templates(self.keys)).keys())
         calls = [self._lane_set(lane, change) for lane, change in changes.items()]
@@ -162,8 +141,7 @@ class Settings:
     def shut_gate(
         self, *, reason: str | None, by: str | None, until: datetime | float | None = None
     ) -> Operation[None]:
-        until_ms = -1 if until is None else instant(until, "until")
-        yield from stubs.gate_shut(self.keys, until_ms=until_ms, why=_why(reason, by))
+        yield from stubs.gate_shut(self.keys, until_ms=_end(until), why=_why(reason, by))
 
     def open_gate(self) -> Operation[bool]:
         return bool((yield from stubs.gate_open(self.keys)))
@@ -181,12 +159,17 @@ def _change_of(lane: object, given: object) -> Change:
 
 
 def _check_known(changes: Iterable[Change], done: Iterable[int]) -> None:
-    _check_templates({change.template for change, ok in zip(changes, done, strict=True) if not ok})
+    pairs = zip(changes, done, strict=True)
+    _check_templates({change["template"] for change, known in pairs if not known})
 
 
 def _check_templates(unknown: AbstractSet[str]) -> None:
     if unknown:
         raise ConfigError(f"template: expected one that was set, given {shown(min(unknown))}")
+
+
+def _end(until: datetime | float | None) -> int:
+    return -1 if until is None else instant(until, "until")
 
 
 def _why(reason: str | None, by: str | None) -> str:

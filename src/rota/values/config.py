@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from rota.values.errors import ConfigError
 from rota.values.names import shown
-from rota.values.timing import milliseconds, seconds
+from rota.values.timing import milliseconds, number, seconds
 
 MIN_LEASE_S = 1.0
 MAX_LEASE_S = 86_400.0
@@ -43,13 +43,6 @@ def whole(value: object, low: int, high: int, name: str) -> int:
             f"{name}: expected a whole number from {low} to {high}, given {shown(value)}"
         )
     return int(value)
-
-
-def number(value: object, low: float, high: float, name: str) -> float:
-    """A plain number from low to high; a bool, NaN or anything else is refused."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise ConfigError(f"{name}: expected a number from {low} to {high}, given {shown(value)}")
-    return int(value) if isinstance(value, int) else float(value)
 
 
 def timeout(value: object) -> float:

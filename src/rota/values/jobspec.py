@@ -14,7 +14,7 @@ from rota.values import config, names
 from rota.values.errors import ConfigError, PayloadError
 from rota.values.ids import new_id
 from rota.values.names import shown
-from rota.values.timing import MAX_DELAY_S, instant
+from rota.values.timing import MAX_DELAY_S, instant, number
 
 OnDead = Literal["skip", "hold"]
 Charge = Literal["cost", "time"]
@@ -73,7 +73,7 @@ def decode_header(line: bytes) -> Header:
 
 def time_limit(value: object) -> float:
     """How long a job may run, in seconds, above 0."""
-    limit = config.number(value, 0, MAX_DELAY_S, "timeout")
+    limit = number(value, 0, MAX_DELAY_S, "timeout")
     if limit > 0:
         return limit
     raise ConfigError(f"timeout: expected more than 0 s, given {shown(value)}")

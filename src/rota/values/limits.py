@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ import msgspec
 from rota.values import config, names
 from rota.values.errors import ConfigError
 from rota.values.names import shown
-from rota.values.timing import seconds
+from rota.values.timing import number, seconds
 
 MAX_PER_SECOND = 1_000_000
 MAX_BURST = 1_000_000
@@ -51,7 +51,7 @@ class Rate:
 
     def __post_init__(self) -> None:
         per = seconds(self.per, "per")
-        n = config.number(self.n, 0, MAX_PER_SECOND * _YEAR_S, "rate")
+        n = number(self.n, 0, MAX_PER_SECOND * _YEAR_S, "rate")
         if n <= 0 or per <= 0 or not 1 / _YEAR_S <= n / per <= MAX_PER_SECOND:
             raise ConfigError(
                 f"rate: expected from one a year to {MAX_PER_SECOND} a second, "
@@ -127,16 +127,8 @@ def stored(kind: Callable[[Any], N], value: object) -> N | None:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """A change of limits as scripts are told it: '' unchanged, '-' removed, else the value."""
-
-    ceiling: str = ""
-    weight: str = ""
-    rate: str = ""
-    backlog: str = ""
-    template: str = ""
-
+Change = dict[str, str]
+"""A change of limits as scripts are told it, by name: '' unchanged, '-' removed, else the value."""
 
 _CHECKS = {
     "ceiling": config.ceiling,
@@ -145,19 +137,21 @@ _CHECKS = {
     "backlog": config.backlog,
     "template": template,
 }
-LIMITS = tuple(item.name for item in fields(Change))
+LIMITS = tuple(_CHECKS)
+REMOVAL: Change = dict.fromkeys(LIMITS, "-")
 
 
 def change(**given: Any) -> Change:
     """Checks limits; UNSET ones stay as they are, None removes. Raises ConfigError."""
-    return Change(**{name: setting(value, _CHECKS[name]) for name, value in given.items()})
+    return settings(given, _CHECKS)
 
 
-def removal() -> Change:
-    return Change(**dict.fromkeys(LIMITS, "-"))
+def settings(given: Mapping[str, Any], checks: Mapping[str, Callable[[Any], object]]) -> Change:
+    """The same of any settings; what is not given is unset."""
+    return {name: _setting(given.get(name, UNSET), check) for name, check in checks.items()}
 
 
-def setting(value: object, check: Any) -> str:
+def _setting(value: object, check: Callable[[Any], object]) -> str:
     if isinstance(value, Unset):
         return ""
     checked = check(value)

@@ -44,6 +44,13 @@ def seconds(value: object, name: str) -> float:
     )
 
 
+def number(value: object, low: float, high: float, name: str) -> float:
+    """A plain number from low to high; a bool, NaN or anything else is refused."""
+    if not (_is_number(value) and low <= value <= high):
+        raise ConfigError(f"{name}: expected a number from {low} to {high}, given {shown(value)}")
+    return int(value) if isinstance(value, int) else float(value)
+
+
 def milliseconds(seconds: float) -> int:
     """Whole milliseconds, halves rounded up; a duration above 0 never becomes 0."""
     rounded = math.floor(seconds * 1000 + 0.5)
@@ -88,8 +95,8 @@ class Backoff:
 
     def __post_init__(self) -> None:
         base, cap = seconds(self.base, "Backoff base"), seconds(self.max, "Backoff max")
-        _check_between(self.factor, 1, MAX_FACTOR, "Backoff factor")
-        _check_between(self.jitter, 0, 1, "Backoff jitter")
+        number(self.factor, 1, MAX_FACTOR, "Backoff factor")
+        number(self.jitter, 0, 1, "Backoff jitter")
         if cap < base:
             raise ConfigError(f"Backoff max: expected at least base, {base:g} s, given {cap:g} s")
         object.__setattr__(self, "base", base)
@@ -174,13 +181,6 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 def _float(value: float | timedelta) -> float:
     return value.total_seconds() if isinstance(value, timedelta) else value
-
-
-def _check_between(value: object, low: float, high: float, name: str) -> None:
-    if not (_is_number(value) and low <= value <= high):
-        raise ConfigError(
-            f"{name}: expected a number from {low:g} to {high:g}, given {shown(value)}"
-        )
 
 
 def _not_an_instant(name: str, value: object, given: str) -> ConfigError:
