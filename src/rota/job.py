@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.explain import Explanation
+from rota.explain import Explanation, explain_job
 from rota.link import AsyncFace, BlockingFace, Link, verb
 from rota.script.loader import Operation
 from rota.values.listing import RetryAnswer
@@ -27,7 +27,7 @@ class _JobVerbs:
 
         `shell`: as of `Lane.explain`.
         """
-        return self._link.explainer.job(self.id, shell=shell)
+        return explain_job(self._link.keys, self.id, shell=shell)
 
     @verb
     def retry(self) -> Operation[RetryAnswer]:

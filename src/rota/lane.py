@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from rota.explain import Explanation
+from rota.explain import Explanation, explain_lane
 from rota.link import AsyncFace, BlockingFace, Link, verb
 from rota.script.loader import Operation
 from rota.values import names
@@ -148,7 +148,7 @@ class _LaneVerbs:
         `shell`: the queue's name, and options, as on a command line; then what frees it is told as
         commands.
         """
-        return self._link.explainer.lane(self.name, shell=shell)
+        return explain_lane(self._link.keys, self.name, shell=shell)
 
 
 class Lane(_LaneVerbs, AsyncFace):

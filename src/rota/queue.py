@@ -13,7 +13,7 @@ from typing import Any, Never, ParamSpec, TypeVar, get_args, overload
 from rota.consume.consuming import Consuming
 from rota.consumer import Consumer, SyncConsumer
 from rota.dead_jobs import DeadJobs, SyncDeadJobs
-from rota.doctor import Advice, Progress, Report
+from rota.doctor import Advice, Progress, Report, examine
 from rota.doctor.server import ServerCheck
 from rota.errors import ConfigError, UnknownTask
 from rota.job import JobHandle, SyncJobHandle
@@ -294,8 +294,8 @@ class _QueueVerbs(Guide):
         too large to be sure of is in `unchecked`. `progress` is told which check begins, its number
         and how many there are.
         """
-        return self._link.doctor.examine(
-            repair=repair, park_s=self._consuming.beat, progress=progress
+        return examine(
+            self._link.keys, repair=repair, park_s=self._consuming.beat, progress=progress
         )
 
     @look

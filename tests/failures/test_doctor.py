@@ -16,7 +16,7 @@ import pytest
 import redis
 
 import rota
-from rota.doctor import Finding, Report
+from rota.doctor import Finding, Report, examine
 from rota.script.keys import Keys
 from rota.script.loader import Operation, Request
 from tests.conftest import PrivateServer
@@ -377,7 +377,7 @@ async def answer(queue: rota.Queue, request: Request) -> Any:
 
 async def examine_restless(server: Server, queue: rota.Queue) -> Report:
     """Something moves after each of the doctor's calls."""
-    operation = queue.link.doctor.examine(repair=True)
+    operation = examine(queue.link.keys, repair=True)
     request = next(operation)
     while True:
         reply = await answer(queue, request)
@@ -433,7 +433,7 @@ async def test_too_much_in_flight_is_left_open(server: Server, queue: rota.Queue
 async def test_who_joins_meanwhile_is_counted(server: Server, queue: rota.Queue) -> None:
     await make_busy(queue)
     late: list[Hand] = []
-    operation = queue.link.doctor.examine(repair=True)
+    operation = examine(queue.link.keys, repair=True)
     request, report = next(operation), None
     while report is None:
         if getattr(request, "args", [None])[0] == "held" and not late:
@@ -584,7 +584,7 @@ async def test_a_repair_that_ends_half_way_is_carried_on(server: Server, queue: 
     report, tries = None, 0
     while report is None:
         tries += 1
-        operation = queue.link.doctor.examine(repair=True)
+        operation = examine(queue.link.keys, repair=True)
         request = next(operation)
         try:
             for _ in range(12 * tries):

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from rota.explain import Explainer, Explanation, Reason, ReasonKind
+from rota.explain import Explanation, Reason, ReasonKind, explain_job, explain_lane
 from rota.explain.explainer import MOST_HOLDERS
 from rota.explain.facts import RingFacts
 from rota.explain.turns import expected_turn
@@ -26,18 +26,17 @@ class Why:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._explainer = Explainer(desk.keys)
 
     def job(self, id: str) -> Explanation:
-        found = self._desk.run(self._explainer.job(id))
+        found = self._desk.run(explain_job(self._desk.keys, id))
         assert found is not None
         return found
 
     def lane(self, lane: str = "a") -> Explanation:
-        return self._desk.run(self._explainer.lane(lane))
+        return self._desk.run(explain_lane(self._desk.keys, lane))
 
     def none(self, id: str) -> bool:
-        return self._desk.run(self._explainer.job(id)) is None
+        return self._desk.run(explain_job(self._desk.keys, id)) is None
 
     def one(self, subject: str, kind: ReasonKind) -> Reason:
         """The only reason of its kind, of a job; of lane `a` where the subject is ''."""

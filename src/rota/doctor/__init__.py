@@ -12,6 +12,6 @@ judges it again and mends it in one script.
 """
 
 from rota.doctor.findings import Advice, Finding, FindingKind, Report
-from rota.doctor.rounds import Doctor, Progress
+from rota.doctor.rounds import Progress, examine
 
-__all__ = ["Advice", "Doctor", "Finding", "FindingKind", "Progress", "Report"]
+__all__ = ["Advice", "Finding", "FindingKind", "Progress", "Report", "examine"]

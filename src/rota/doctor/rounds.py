@@ -36,42 +36,36 @@ _NOTES = ("owed", "gtat", "attempts", "deaths", "releases", "errors", "costs", "
 _LANE_LISTS = ("blocked", "why", "paused", "ring")
 
 
-class Doctor:
-    """Checks one queue."""
+def examine(
+    keys: Keys, *, repair: bool = False, park_s: float = 5.0, progress: Progress | None = None
+) -> Operation[Report]:
+    """Checks every invariant and the server; with `repair` mends what can be mended.
 
-    def __init__(self, keys: Keys) -> None:
-        self._keys = keys
-
-    def examine(
-        self, *, repair: bool = False, park_s: float = 5.0, progress: Progress | None = None
-    ) -> Operation[Report]:
-        """Checks every invariant and the server; with `repair` mends what can be mended.
-
-        Stopped half-way it leaves what it has mended mended. Repairs follow each other until a
-        round finds nothing more to mend: what is damaged may hide behind what is damaged.
-        `park_s`: how long idle consumers wait at the bell.
-        """
-        told = progress or (lambda step, number, of: None)
-        told("server", 0, STEPS)
-        server = ServerCheck(self._keys, park_s)
-        advice = yield from server.examine()
-        if server.refuses:
-            return Report([], ["nothing of the queue was checked: the server is too old"], advice)
-        if server.denies:
-            return Report([], ["nothing of the queue was checked: its user may not"], advice)
-        findings: dict[tuple[str, str], Finding] = {}
-        for _ in range(ROUNDS if repair else 1):
-            round_ = _Round(self._keys, repair=repair and not server.read_only, told=told)
-            yield from round_.run()
-            last = round_.pages.findings
-            findings |= last
-            if not any(finding.mended for finding in round_.pages.findings.values()):
-                break
-        found = [
-            finding if place in last else replace(finding, mended=True)  # with what was before it
-            for place, finding in findings.items()
-        ]
-        return Report(found, round_.unchecked, advice)
+    Stopped half-way it leaves what it has mended mended. Repairs follow each other until a round
+    finds nothing more to mend: what is damaged may hide behind what is damaged. `park_s`: how long
+    idle consumers wait at the bell.
+    """
+    told = progress or (lambda step, number, of: None)
+    told("server", 0, STEPS)
+    server = ServerCheck(keys, park_s)
+    advice = yield from server.examine()
+    if server.refuses:
+        return Report([], ["nothing of the queue was checked: the server is too old"], advice)
+    if server.denies:
+        return Report([], ["nothing of the queue was checked: its user may not"], advice)
+    findings: dict[tuple[str, str], Finding] = {}
+    for _ in range(ROUNDS if repair else 1):
+        round_ = _Round(keys, repair=repair and not server.read_only, told=told)
+        yield from round_.run()
+        last = round_.pages.findings
+        findings |= last
+        if not any(finding.mended for finding in last.values()):
+            break
+    found = [
+        finding if place in last else replace(finding, mended=True)  # with what was before it
+        for place, finding in findings.items()
+    ]
+    return Report(found, round_.unchecked, advice)
 
 
 class _Round:
@@ -94,23 +88,38 @@ class _Round:
             )
             return
         yield from self.pages.each_key("[^j]*", self._name_keys)
-        checks = {
-            "settings": self._settings,
-            "leases": self._leases,
-            "delayed jobs": self._delayed,
-            "sequences": self._sequences,
-            "entries": self._entries,
-            "jobs in flight": self._in_flight,
-            "blocks and pauses": self._notes,
-            "records": self._records,
-            "lanes": self._lanes,
-            "totals": self._counts.totals,
-        }
-        for number, (name, check) in enumerate(checks.items(), STEPS - len(checks)):
+        checks = self._checks()
+        for number, (name, steps) in enumerate(checks.items(), STEPS - len(checks)):
             self._told(name, number, STEPS)
-            yield from check()
+            for step in steps:
+                yield from step
         for reason in sorted(self.pages.refused & UNCHECKED.keys()):
             self.unchecked.append(UNCHECKED[reason])
+
+    def _checks(self) -> dict[str, list[Operation[None]]]:
+        """By name and in order, once the names of all keys but the records' are known."""
+        walk, names = self.pages.walk, self._names
+        return {
+            "settings": [
+                *map(walk, _SETTINGS),
+                walk("gwaiting", lanes=True),
+                walk("gactive", lanes=True),
+                walk("scalar", (b"vt", b"seq", b"wake")),
+            ],
+            "leases": [walk("consumers"), walk("lease", names["consumer"])],
+            "delayed jobs": [walk("dead"), walk("scheduled"), walk("delayed", names["delayed"])],
+            "sequences": [walk("sequence", names["sequence"]), self._lines()],
+            "entries": [walk("pending", names["pending"]), walk("out", names["out"])],
+            "jobs in flight": [walk("held"), self._counts.permits(names["consumer"])],
+            "blocks and pauses": [
+                walk("figures", names["figures"]),
+                *map(walk, _NOTES),
+                *(walk(kind, lanes=True) for kind in _LANE_LISTS),
+            ],
+            "records": [self.pages.each_key("j*", self._judge_records)],
+            "lanes": [self._lanes()],
+            "totals": [self._counts.totals()],
+        }
 
     # ── keys ────────────────────────────────────────────────────────────────────────────────
 
@@ -142,49 +151,14 @@ class _Round:
         yield from self.pages.walk("key", odd)
         return found
 
-    # ── checks, in order ────────────────────────────────────────────────────────────────────
+    # ── checks that are more than a walk ────────────────────────────────────────────────────
 
-    def _settings(self) -> Operation[None]:
-        for kind in _SETTINGS:
-            yield from self.pages.walk(kind)
-        for kind in ("gwaiting", "gactive"):
-            yield from self.pages.walk(kind, lanes=True)
-        yield from self.pages.walk("scalar", (b"vt", b"seq", b"wake"))
-
-    def _leases(self) -> Operation[None]:
-        yield from self.pages.walk("consumers")
-        yield from self.pages.walk("lease", self._names["consumer"])
-
-    def _delayed(self) -> Operation[None]:
-        yield from self.pages.walk("dead")
-        yield from self.pages.walk("scheduled")
-        yield from self.pages.walk("delayed", self._names["delayed"])
-
-    def _sequences(self) -> Operation[None]:
-        yield from self.pages.walk("sequence", self._names["sequence"])
+    def _lines(self) -> Operation[None]:
         yield from self.pages.walk("line", self._names["sequence"])
         for sequence in () if self._repair else self.pages.large:
             size, _, rest = sequence.partition(b":")
             lane, key = rest[: int(size)], rest[int(size) + 1 :]
             self._orphans.setdefault(lane, []).append(key)
-
-    def _entries(self) -> Operation[None]:
-        yield from self.pages.walk("pending", self._names["pending"])
-        yield from self.pages.walk("out", self._names["out"])
-
-    def _in_flight(self) -> Operation[None]:
-        yield from self.pages.walk("held")
-        yield from self._counts.permits(self._names["consumer"])
-
-    def _notes(self) -> Operation[None]:
-        yield from self.pages.walk("figures", self._names["figures"])
-        for kind in _NOTES:
-            yield from self.pages.walk(kind)
-        for kind in _LANE_LISTS:
-            yield from self.pages.walk(kind, lanes=True)
-
-    def _records(self) -> Operation[None]:
-        yield from self.pages.each_key("j*", self._judge_records)
 
     def _judge_records(self, page: list[KeyRow]) -> Operation[None]:
         jobs = yield from self._kept(page)

@@ -4,7 +4,7 @@ Scripts tell the facts of one moment (`facts`); `lanes`, `jobs` and `turns` say 
 sentences (`words`); `explainer` asks, as operations without I/O, and gives an `explanation`.
 """
 
-from rota.explain.explainer import Explainer
+from rota.explain.explainer import explain_job, explain_lane
 from rota.explain.explanation import Explanation, Reason, ReasonKind
 
-__all__ = ["Explainer", "Explanation", "Reason", "ReasonKind"]
+__all__ = ["Explanation", "Reason", "ReasonKind", "explain_job", "explain_lane"]

@@ -1,4 +1,4 @@
-"""Asks for the facts and puts them together. Each method is an operation without I/O."""
+"""Asks for the facts and puts them together, as operations without I/O."""
 
 from __future__ import annotations
 
@@ -39,47 +39,37 @@ AT_ONCE = 50
 MOST_HOLDERS = 20
 
 
-class Explainer:
-    """Why the jobs and lanes of one queue are not running.
+def explain_job(keys: Keys, id: str, *, shell: Sequence[str] = ()) -> Operation[Explanation | None]:
+    """Why a job is not running; None where there is none: never enqueued, or done.
 
-    With `shell`, how a command line names the queue, what frees them is told as commands, not as
+    With `shell`, how a command line names the queue, what frees it is told as commands, not as
     calls in code.
     """
+    for _ in range(LOOKS):
+        case = read_job((yield from stubs.explain_job(keys, id=id)))
+        job = case.job
+        if job is None or job.state != "running" or job.consumer is not None:
+            break
+        consumer = yield from _find_holder(keys, id)
+        if consumer is not None:
+            job = msgspec.structs.replace(job, consumer=consumer)
+            break
+    if job is None:
+        return None
+    waits = job.state in ("waiting", "delayed")
+    holders = yield from _holders_of(keys, case.lane if waits else None)
+    words = Words(keys.queue, case.queue.now, shell)
+    reasons = decisive_first(job_reasons(words, case, job, holders))
+    return _explanation("job", id, job.state, reasons, case.queue, case.lane)
 
-    def __init__(self, keys: Keys) -> None:
-        self._keys = keys
 
-    def job(self, id: str, *, shell: Sequence[str] = ()) -> Operation[Explanation | None]:
-        """None where there is no such job: never enqueued, or done."""
-        for _ in range(LOOKS):
-            case = read_job((yield from stubs.explain_job(self._keys, id=id)))
-            job = case.job
-            if job is None or job.state != "running" or job.consumer is not None:
-                break
-            consumer = yield from _find_holder(self._keys, id)
-            if consumer is not None:
-                job = msgspec.structs.replace(job, consumer=consumer)
-                break
-        if job is None:
-            return None
-        waits = job.state in ("waiting", "delayed")
-        holders = yield from self._holders(case.lane if waits else None)
-        words = Words(self._keys.queue, case.queue.now, shell)
-        reasons = decisive_first(job_reasons(words, case, job, holders))
-        return _explanation("job", id, job.state, reasons, case.queue, case.lane)
-
-    def lane(self, lane: str, *, shell: Sequence[str] = ()) -> Operation[Explanation]:
-        case = read_lane((yield from stubs.explain_lane(self._keys, lane=lane)))
-        holders = yield from self._holders(case.lane)
-        words = Words(self._keys.queue, case.queue.now, shell)
-        reasons = decisive_first(_lane_reasons(words, case, holders))
-        return _explanation("lane", lane, case.lane.state, reasons, case.queue, case.lane)
-
-    def _holders(self, lane: LaneFacts | None) -> Operation[list[Holder]]:
-        """Who keeps the lane at its ceiling, or in flight although it is stopped."""
-        if lane is None or lane.ceiling is None or lane.permits < max(lane.ceiling, 1):
-            return []
-        return (yield from _holders_of(self._keys, lane.name, lane.permits))
+def explain_lane(keys: Keys, lane: str, *, shell: Sequence[str] = ()) -> Operation[Explanation]:
+    """Why a lane is not served; `shell` as of a job."""
+    case = read_lane((yield from stubs.explain_lane(keys, lane=lane)))
+    holders = yield from _holders_of(keys, case.lane)
+    words = Words(keys.queue, case.queue.now, shell)
+    reasons = decisive_first(_lane_reasons(words, case, holders))
+    return _explanation("lane", lane, case.lane.state, reasons, case.queue, case.lane)
 
 
 def _lane_reasons(words: Words, case: LaneCase, holders: Sequence[Holder]) -> Iterator[Reason]:
@@ -142,16 +132,19 @@ def _find_holder(keys: Keys, id: str) -> Operation[ConsumerFacts | None]:
             return None
 
 
-def _holders_of(keys: Keys, lane: str, permits: int) -> Operation[list[Holder]]:
-    """The holders of a lane's permits, at most 20, found while things move on."""
+def _holders_of(keys: Keys, lane: LaneFacts | None) -> Operation[list[Holder]]:
+    """Who keeps the lane at its ceiling, or in flight although it is stopped: holders of its
+    permits, at most 20, found while things move on."""
+    if lane is None or lane.ceiling is None or lane.permits < max(lane.ceiling, 1):
+        return []
     found: list[Holder] = []
-    wanted, cursor = min(permits, MOST_HOLDERS), "0"
+    wanted, cursor = min(lane.permits, MOST_HOLDERS), "0"
     while True:
         cursor, page = yield from stubs.consumers_page(keys, cursor=cursor, limit=LISTED)
         busy = [(one.id, one.name) for one in page if one.held]
         for start in range(0, len(busy), AT_ONCE):
             if len(found) < wanted:
-                found += yield from _held_by(keys, lane, busy[start : start + AT_ONCE], wanted)
+                found += yield from _held_by(keys, lane.name, busy[start : start + AT_ONCE], wanted)
         if cursor == "0" or len(found) >= wanted:
             return (yield from _with_tasks(keys, found[:MOST_HOLDERS]))
 

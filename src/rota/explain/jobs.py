@@ -167,8 +167,8 @@ def _behind_running(words: Words, name: str, sequence: SequenceFacts) -> Reason:
     assert consumer is not None
     more = sequence.in_flight - 1
     taken = f", which took {count(more, 'more job')} with it" if more else ""
-    gone = consumer.lease is None or consumer.lease <= words.now
-    lease = "; that worker's lease has ended, and its jobs are being taken back" if gone else ""
+    left = _lease_left(words, consumer)
+    lease = "" if left else "; that worker's lease has ended, and its jobs are being taken back"
     return Reason(
         "sequence",
         f"Job {head} of {name} runs on {words.consumer(consumer)}{taken}, and {_IN_ORDER}{lease}.",
@@ -177,7 +177,7 @@ def _behind_running(words: Words, name: str, sequence: SequenceFacts) -> Reason:
         | {
             "consumer": consumer.id,
             "name": consumer.name,
-            "lease_left": None if gone else (consumer.lease or 0) / 1000 - words.now / 1000,
+            "lease_left": left or None,
             "in_flight": sequence.in_flight,
         },
     )

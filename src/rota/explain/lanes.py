@@ -100,7 +100,11 @@ def _shut(
         f"{what}{words.why(note)}{words.until(until)}.",
         free if until is None else words.sooner(until, free),
         unix(until),
-        _noted(note),
+        {
+            "reason": note.get("reason") or note.get("error"),
+            "by": note.get("by"),
+            "since": unix(note.get("at")),
+        },
     )
 
 
@@ -189,14 +193,6 @@ def idle_reason(words: Words, lane: LaneFacts) -> Reason:
         "A job enqueued in it",
         detail={"running": lane.permits},
     )
-
-
-def _noted(note: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "reason": note.get("reason") or note.get("error"),
-        "by": note.get("by"),
-        "since": unix(note.get("at")),
-    }
 
 
 def _source(source: str | None, lane: LaneFacts) -> str:

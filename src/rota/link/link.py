@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
 
 from rota.connection import AsyncClient, Bounds, Client, Target, parse_url
-from rota.doctor import Doctor
 from rota.embedded import has_run
 from rota.errors import QueueClosed
-from rota.explain import Explainer
 from rota.script.keys import Keys
 from rota.script.loader import LIBRARY, Library, Operation
 from rota.store import Store
@@ -52,8 +50,6 @@ class Link:
         self._default_ceiling = default_ceiling
         self.store = Store(keys)
         self.inspector = Inspector(keys)
-        self.doctor = Doctor(keys)
-        self.explainer = Explainer(keys)
         self._target = None if url is None else parse_url(url)
         self._directory = Path.cwd() if url is None else Path()
         self._bounds = Bounds(timeout)
