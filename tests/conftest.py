@@ -16,16 +16,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import importlib
 import inspect
 import os
 import re
 import zlib
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
-from typing import Protocol, cast
+from typing import Protocol
 
 import pytest
 
+from tests.support import catalogue
 from tests.support.binaries import Missing
 from tests.support.proxy import Proxy, in_front_of
 from tests.support.servers import KINDS, Fleet, Kind, Server
@@ -184,14 +184,7 @@ def _lend(kind: Kind, fleet: Fleet, request: pytest.FixtureRequest) -> Iterator[
 def _check_keys(server: Server, request: pytest.FixtureRequest) -> None:
     if request.node.get_closest_marker("foreign_keys"):
         return
-    try:
-        keys = importlib.import_module("rota.script.keys")
-    except ModuleNotFoundError as error:
-        if error.name != "rota.script.keys":
-            raise
-        return
-    is_known = cast("Callable[[str], bool]", keys.is_known)
-    unknown = [key for key in server.keys() if not is_known(key)]
+    unknown = [key for key in server.keys() if not catalogue.is_known(key)]
     assert not unknown, f"the test left keys the catalogue does not know: {unknown}"
 
 

@@ -11,12 +11,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 _CARELESS = """
-import asyncio, sys, types
+import asyncio
 import pytest, redis
+from tests.support import catalogue
 
-catalogue = types.ModuleType("rota.script.keys")
 catalogue.is_known = lambda key: key.startswith("emq:")
-sys.modules["rota.script.keys"] = catalogue
 kept = []
 
 def visit(server):

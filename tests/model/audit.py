@@ -16,8 +16,9 @@ from typing import Any
 
 import redis
 
-from rota.script.keys import CATALOGUE, Keys, is_known
+from rota.script.keys import CATALOGUE, Keys
 from tests.model.allowance import Pace
+from tests.support.catalogue import is_known
 
 _READ = """
 local root = KEYS[1]:sub(1, -7)

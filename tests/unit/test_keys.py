@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rota.script.includes import INCLUDES
-from rota.script.keys import CATALOGUE, Keys, is_known, lua_helpers, sequence_name
+from rota.script.keys import CATALOGUE, Keys, lua_helpers
+from tests.support.catalogue import is_known, sequence_name
 from tests.support.servers import Server
 
 NFC, NFD = "café", unicodedata.normalize("NFD", "café")

@@ -1,8 +1,8 @@
 """Every key rota writes, in one table.
 
 From it come the Python builders (`Keys`), the Lua helpers put in front of each script
-(`lua_helpers`), and what the key catalogue and the leak check know (`is_known`). No other
-module builds a key. All keys of a queue share the hash tag `{queue}`, so a queue is one slot. The
+(`lua_helpers`), what the doctor knows and the leak check of the tests. No other module builds a
+key. All keys of a queue share the hash tag `{queue}`, so a queue is one slot. The
 prefix they have by default, `emq`, is that of EchoMQ, from which lanes, ceilings and doorbell come.
 """
 
@@ -116,11 +116,6 @@ def of_config(key: str) -> Keys | None:
     return Keys(found["queue"], found["prefix"]) if found else None
 
 
-def sequence_name(lane: str, ordering_key: str) -> str:
-    """The name of a sequence, in which the lane's length in bytes keeps odd names apart."""
-    return f"{len(lane.encode())}:{lane}:{ordering_key}"
-
-
 def lua_helpers(text: str) -> str:
     """The Lua locals that build the keys which `text` mentions."""
     mentioned = set(re.findall(r"\bk_(\w+)", text))
@@ -171,20 +166,3 @@ def _lua_helper(kind: KeyKind) -> str:
         f"local function k_{kind.name}({kind.parameter})"
         f" return root .. '{before}' .. {kind.parameter}{tail} end"
     )
-
-
-def _pattern(kind: KeyKind) -> str:
-    if kind.parameter is None:
-        return re.escape(kind.template)
-    before, after = kind.template.split("{" + kind.parameter + "}")
-    return re.escape(before) + ".+" + re.escape(after)
-
-
-_KNOWN = re.compile(
-    r"[^{}]+:\{[^{}]+\}:(?:" + "|".join(_pattern(kind) for kind in CATALOGUE) + ")", re.DOTALL
-)
-
-
-def is_known(key: str) -> bool:
-    """Whether the catalogue knows a key of this shape."""
-    return _KNOWN.fullmatch(key) is not None

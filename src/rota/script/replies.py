@@ -35,10 +35,6 @@ MINUTE_MS = 60_000
 """Figures of lanes are kept by the minute."""
 
 
-def text(reply: Reply) -> str:
-    return text_of(reply)
-
-
 def texts(reply: Reply) -> list[str]:
     return [text_of(item) for item in reply]
 
@@ -64,7 +60,7 @@ def number(reply: Reply) -> int:
 
 
 def outcomes(reply: Reply) -> tuple[str, str]:
-    return text(reply[0]), text(reply[1])
+    return text_of(reply[0]), text_of(reply[1])
 
 
 def _due(reply: Reply) -> float | None:
@@ -117,30 +113,21 @@ def beat(reply: Reply) -> tuple[bool, float | None, int, bool]:
 
 def asked(reply: Reply) -> tuple[int, str, list[tuple[str, str, str]]]:
     after, cursor, rows = reply
-    return after, text(cursor), [cast("tuple[str, str, str]", tuple(texts(row))) for row in rows]
+    return after, text_of(cursor), [cast("tuple[str, str, str]", tuple(texts(row))) for row in rows]
 
 
 def cancelled_page(reply: Reply) -> tuple[str, int]:
-    return text(reply[0]), reply[1]
-
-
-def moved(reply: Reply) -> tuple[bytes, int, int]:
-    cursor, moved, left = reply
-    return cursor, moved, left
+    return text_of(reply[0]), reply[1]
 
 
 def lanes_to_purge(reply: Reply) -> tuple[str, list[str]]:
-    return text(reply[0]), texts(reply[1])
-
-
-def changed(reply: Reply) -> tuple[bytes, int]:
-    return reply[0], reply[1]
+    return text_of(reply[0]), texts(reply[1])
 
 
 def page_of_held(reply: Reply) -> tuple[str, str, list[tuple[str, str]]]:
     status, cursor, ids, deliveries = reply
     pairs = zip(texts(ids), texts(deliveries), strict=True)
-    return text(status), text(cursor), list(pairs)
+    return text_of(status), text_of(cursor), list(pairs)
 
 
 Held = tuple[bytes, bytes]
@@ -149,7 +136,7 @@ Held = tuple[bytes, bytes]
 
 def held_of_lane(reply: Reply) -> tuple[str, list[Held]]:
     cursor, ids, deliveries = reply
-    return text(cursor), list(zip(ids, deliveries, strict=True))
+    return text_of(cursor), list(zip(ids, deliveries, strict=True))
 
 
 # ── lanes and the queue ─────────────────────────────────────────────────────────────────────────
@@ -281,16 +268,16 @@ ConsumerReply = namedtuple("ConsumerReply", "id deadline name held asked")
 
 def consumers(reply: Reply) -> tuple[str, list[ConsumerInfo]]:
     now, cursor, rows = reply
-    return text(cursor), [_consumer(now, ConsumerReply._make(row)) for row in rows]
+    return text_of(cursor), [_consumer(now, ConsumerReply._make(row)) for row in rows]
 
 
 def holder(reply: Reply) -> tuple[str, tuple[str, str, float | None] | None]:
     """Id, name, and when its lease ends (ms; None: marked gone) of the one that was found."""
     cursor, rows = reply
     if not rows:
-        return text(cursor), None
+        return text_of(cursor), None
     id, name, ends = rows[0]
-    return text(cursor), (text_of(id), text_of(name), None if ends < 0 else float(ends))
+    return text_of(cursor), (text_of(id), text_of(name), None if ends < 0 else float(ends))
 
 
 def _consumer(now: int, said: ConsumerReply) -> ConsumerInfo:
@@ -324,7 +311,7 @@ def jobs(reply: Reply) -> JobsReply:
 
 def job_info(reply: Reply) -> JobInfo | None:
     state, rows = reply
-    return job(cast(JobState, text(state)), JobReply._make(rows[0])) if rows else None
+    return job(cast(JobState, text_of(state)), JobReply._make(rows[0])) if rows else None
 
 
 def job(state: JobState, said: JobReply) -> JobInfo:
@@ -365,7 +352,7 @@ def _sequence(row: Reply) -> SequenceInfo:
     return SequenceInfo(
         lane=text_of(said.lane),
         ordering_key=text_of(said.key),
-        state=cast(SequenceState, text(said.state)),
+        state=cast(SequenceState, text_of(said.state)),
         waiting=said.waiting,
         head=text_of(said.head) or None,
         held_by=text_of(said.holder) or None,
@@ -397,7 +384,7 @@ def _findings(rows: Reply) -> list[FindingReply]:
 def audited(reply: Reply) -> tuple[int, str, list[FindingReply], list[bytes], list[bytes]]:
     """How many names were looked at, the cursor in the next, findings, notes, what is too large."""
     done, cursor, rows, notes, large = reply
-    return done, text(cursor), _findings(rows), notes, large
+    return done, text_of(cursor), _findings(rows), notes, large
 
 
 def mended(reply: Reply) -> tuple[list[FindingReply], list[bytes]]:

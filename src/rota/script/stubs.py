@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from rota.script import replies
 from rota.script.keys import Keys
-from rota.script.loader import BOUND, LIBRARY, Packed, Tail, script
+from rota.script.loader import Packed, Tail, script
+from rota.values.names import text_of
 
 
 @script(replies.outcomes)
@@ -49,7 +50,7 @@ def heartbeat(keys: Keys, *, lease_ms: int, consumers: Packed) -> None: ...
 def leave(keys: Keys, *, consumer: str, died: bool, limit: int) -> None: ...
 
 
-@script(replies.text)
+@script(text_of)
 def start(keys: Keys, *, consumer: str, id: str, delivery: str) -> None: ...
 
 
@@ -136,7 +137,7 @@ def purge(keys: Keys, *, lane: str, limit: int, total: str) -> None: ...
 def purge_page(keys: Keys, *, cursor: str, limit: int) -> None: ...
 
 
-@script(replies.text)
+@script(text_of)
 def cancel(keys: Keys, *, id: str, by: str) -> None: ...
 
 
@@ -150,11 +151,11 @@ def cancel_running(
 def asked_page(keys: Keys, *, consumers: Packed, after: int, cursor: str, limit: int) -> None: ...
 
 
-@script(replies.moved)
+@script(replies.raw)
 def move(keys: Keys, *, source: str, target: str, cursor: bytes, limit: int) -> None: ...
 
 
-@script(replies.changed)
+@script(replies.raw)
 def reprioritize(keys: Keys, *, lane: str, priority: int, cursor: bytes, limit: int) -> None: ...
 
 
@@ -208,11 +209,11 @@ def sequence_info(keys: Keys, *, lane: str, key: str) -> None: ...
 def sequences_page(keys: Keys, *, lane: str, cursor: Packed, limit: int, looks: int) -> None: ...
 
 
-@script(replies.text)
+@script(text_of)
 def skip(keys: Keys, *, lane: str, key: str, id: str, by: str) -> None: ...
 
 
-@script(replies.text)
+@script(text_of)
 def hasten(keys: Keys, *, id: str) -> None: ...
 
 
@@ -266,8 +267,3 @@ def audit_sums(keys: Keys, *, active: bool, cursor: str, limit: int) -> None: ..
 
 @script(replies.rights)
 def rights(keys: Keys, *, commands: Packed, names: Tail) -> None: ...
-
-
-def assemble_all() -> dict[str, str]:
-    """The full text of every script, as the server is sent it."""
-    return {name: LIBRARY.assemble(bound).text for name, bound in BOUND.items()}

@@ -227,7 +227,9 @@ class Enqueueing:
                     raise
                 raise _interrupted(outcomes, chunk, error) from error
             outcomes += part
-            broken = broken or _first_broken(chunk, part)
+            pairs = zip(chunk, part, strict=True)
+            first = (spec.lane for spec, done in pairs if done.outcome == "lane_broken")
+            broken = broken or next(first, None)
         if broken is not None:
             raise LaneBroken(broken, outcomes)
         return outcomes
@@ -297,14 +299,6 @@ def refusal(spec: JobSpec, done: Enqueued) -> RotaError | None:
     if done.outcome == "lane_full":
         return LaneFull(spec.lane)
     return LaneBroken(spec.lane) if done.outcome == "lane_broken" else None
-
-
-def _first_broken(specs: Sequence[JobSpec], outcomes: Sequence[Enqueued]) -> str | None:
-    """The first lane that is broken."""
-    for i, done in enumerate(outcomes):
-        if done.outcome == "lane_broken":
-            return specs[i].lane
-    return None
 
 
 def check_on_full(on_full: object) -> None:
