@@ -21,9 +21,8 @@ from rota.errors import (
 )
 from rota.explain import Explanation, Reason
 from rota.queue import Queue
-from rota.store.census import Census
-from rota.store.shares import LaneShare, Shares
 from rota.values.config import Durable, WorkerConfig
+from rota.values.figures import Census, LaneShare, Shares
 from rota.values.jobspec import JobSpec
 from rota.values.limits import Rate, Template
 from rota.values.listing import FoundQueue, JobsPage, LanesPage, SequenceInfo, SequencesPage

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 
 from rota.link import AsyncFace, BlockingFace, Link, verb
 from rota.script.loader import Operation
-from rota.store.jobs import MAX_LISTED
 from rota.values import config, names
 from rota.values.listing import JobsPage
 from rota.values.model import DeadAnswer, JobInfo
@@ -56,7 +55,7 @@ class _DeadVerbs:
 
     def _page(self, cursor: str | None, lane: str | None, task: str | None) -> Operation[JobsPage]:
         return self._link.inspector.jobs(
-            "dead", lane=lane, task=task, cursor=cursor, limit=MAX_LISTED
+            "dead", lane=lane, task=task, cursor=cursor, limit=config.MAX_LISTED
         )
 
 

@@ -22,18 +22,25 @@ from rota.link import AsyncFace, BlockingFace, Link, Producer, look, verb
 from rota.payload.signature import inner_function
 from rota.script.keys import Keys
 from rota.script.loader import Operation
-from rota.store import OnFull
-from rota.store.census import Census
 from rota.store.inspector import server_queues
-from rota.store.shares import Shares, ShareSort
 from rota.task import AnyTask, Task, TaskPolicy
 from rota.values import config, names
 from rota.values.config import Durable
+from rota.values.figures import Census, Shares, ShareSort
 from rota.values.guide import OF_QUEUES, Guide
 from rota.values.jobspec import Charge, JobSpec, OnDead
 from rota.values.limits import UNSET, Rate, Template, Unset
 from rota.values.listing import FoundQueue, JobsPage, LanesPage, SequencesPage
-from rota.values.model import ConsumerInfo, Enqueued, Job, JobState, LaneInfo, LaneSort, QueueInfo
+from rota.values.model import (
+    ConsumerInfo,
+    Enqueued,
+    Job,
+    JobState,
+    LaneInfo,
+    LaneSort,
+    OnFull,
+    QueueInfo,
+)
 from rota.values.names import lane_name, shown
 from rota.values.timing import Backoff, BackoffRule, number, seconds
 

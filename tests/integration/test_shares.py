@@ -12,7 +12,7 @@ import rota
 from rota.errors import ConfigError
 from rota.script import stubs
 from rota.script.loader import Operation, packed_names
-from rota.store.shares import LaneShare, Shares, ShareSort
+from rota.values.figures import LaneShare, Shares, ShareSort
 from tests.support.clock import Clock, on_test_clock
 from tests.support.queues import assert_sound, specs, spent
 from tests.support.servers import Server

@@ -8,9 +8,9 @@ import pytest
 
 import rota
 from rota.script.keys import Keys
-from rota.store import census as module
-from rota.store.census import Census
 from rota.store.inspector import Inspector
+from rota.values import config
+from rota.values.figures import Census
 from rota.values.model import LaneInfo, LaneState
 
 STATES = get_args(LaneState)
@@ -91,6 +91,6 @@ def test_fairness_is_that_of_lanes_kept_waiting_all_through() -> None:
 
 
 def test_only_a_few_are_named() -> None:
-    for wrong in (-1, module.MAX_TOP + 1, True):
+    for wrong in (-1, config.MAX_TOP + 1, True):
         with pytest.raises(rota.ConfigError, match="top: expected a whole number from 0 to 100"):
             taken([[]], top=wrong)

@@ -25,11 +25,11 @@ from rota.cli.terminal import Bar, bar
 from rota.errors import BatchInterrupted, ConfigError, PayloadError, ServerFull, Unavailable
 from rota.payload.codec import encode_plain
 from rota.queue import Queue
-from rota.store import OnFull
 from rota.task import AnyTask
 from rota.values import names
 from rota.values.ids import new_id
 from rota.values.jobspec import DEFAULT_LANE, JobSpec, check_size
+from rota.values.model import OnFull
 
 SHOWN_BAD_LINES = 20
 SPARE_LINE_BYTES = 1 << 16

@@ -26,8 +26,8 @@ from rota.cli.terminal import confirm, progress
 from rota.cli.times import end_of, lasting, rate, span, when
 from rota.errors import ConfigError
 from rota.lane import SyncLane
-from rota.store.shares import LaneShare, Shares
 from rota.values.config import whole
+from rota.values.figures import LaneShare, Shares
 from rota.values.limits import UNSET, Unset
 from rota.values.model import LaneInfo, LaneSort
 from rota.values.names import shown

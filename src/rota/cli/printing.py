@@ -13,7 +13,7 @@ import typer
 
 from rota.cli.exits import say
 from rota.explain import Explanation
-from rota.store.shares import LaneShare
+from rota.values.figures import LaneShare
 from rota.values.model import JobInfo, LaneInfo, QueueInfo
 from rota.values.names import text_of, visible
 from rota.values.timing import duration

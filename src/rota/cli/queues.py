@@ -15,7 +15,7 @@ from typing import TypeVar
 from rota.cli.exits import FAILED, fail, reporting
 from rota.errors import ConfigError
 from rota.queue import Queue
-from rota.store.jobs import MAX_LISTED
+from rota.values.config import MAX_LISTED
 
 T = TypeVar("T")
 MOST = 100_000

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from rota.queue import Queue
-from rota.store.lanes import Highest
+from rota.values.figures import Highest
 from rota.values.model import ConsumerInfo, LaneInfo, LaneSort, QueueInfo
 
 CONSUMERS = 200

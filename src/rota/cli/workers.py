@@ -15,8 +15,7 @@ from rota.cli.queues import opened
 from rota.cli.terminal import confirm
 from rota.errors import ConfigError
 from rota.queue import Queue
-from rota.store.inspector import MAX_CONSUMERS
-from rota.values.config import whole
+from rota.values.config import MAX_CONSUMERS, whole
 from rota.values.model import ConsumerInfo
 from rota.values.timing import duration
 

@@ -12,11 +12,11 @@ from rota.link.link import Link
 from rota.link.outbox import Outbox
 from rota.observe import tracing
 from rota.script.loader import Operation
-from rota.store import OnFull, check_on_full, chunks, next_chunk
+from rota.store import check_on_full, chunks, next_chunk
 from rota.values import config
 from rota.values.config import Durable
 from rota.values.jobspec import DEFAULT_LANE, JobSpec, check_size
-from rota.values.model import Enqueued
+from rota.values.model import Enqueued, OnFull
 from rota.values.names import shown
 from rota.values.timing import seconds
 

@@ -20,8 +20,8 @@ from rota.errors import ConfigError, RotaError
 from rota.health import Check, Health
 from rota.metrics.catalogue import OF_QUEUES, Families, labels_of
 from rota.queue import Queue, SyncQueue
-from rota.store.census import MAX_TOP, Census, Others
 from rota.values import config
+from rota.values.figures import Census, Others
 from rota.values.model import JobState, LaneInfo
 from rota.values.telling import Logger
 from rota.values.timing import Sparingly
@@ -62,7 +62,7 @@ class QueueCollector(Collector):
     def __init__(self, *queues: Queue, top: int = 0, patience: float = CENSUS_PATIENCE_S) -> None:
         if not queues or not all(isinstance(queue, Queue) for queue in queues):
             raise ConfigError(f"collector: expected a rota.Queue or several, given {queues!r}")
-        config.whole(top, 0, MAX_TOP, "top")
+        config.whole(top, 0, config.MAX_TOP, "top")
         labels = labels_of(queues)
         self._sources = [_Source(queue, labels[queue], top, patience) for queue in queues]
 

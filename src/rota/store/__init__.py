@@ -11,7 +11,6 @@ from rota.store.bulk import Bulk
 from rota.store.claiming import Claiming
 from rota.store.enqueueing import (
     Enqueueing,
-    OnFull,
     check_on_full,
     chunks,
     next_chunk,
@@ -19,7 +18,7 @@ from rota.store.enqueueing import (
 )
 from rota.store.settings import Settings
 
-__all__ = ["OnFull", "Store", "check_on_full", "chunks", "next_chunk", "refusal"]
+__all__ = ["Store", "check_on_full", "chunks", "next_chunk", "refusal"]
 
 
 class Store(Enqueueing, Claiming, Settings, Bulk):

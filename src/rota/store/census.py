@@ -13,43 +13,11 @@ from typing import get_args
 
 from rota.script.keys import Keys
 from rota.script.loader import Operation
-from rota.store.lanes import Highest, walk
+from rota.store.lanes import walk
 from rota.store.shares import Paces, part_kept_waiting
 from rota.values import config
+from rota.values.figures import Census, Highest, Others
 from rota.values.model import LaneInfo, LaneState
-
-MAX_TOP = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Others:
-    """The lanes that are not named, together. `oldest_wait` in seconds, None: nothing waits."""
-
-    waiting: int = 0
-    running: int = 0
-    oldest_wait: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Census:
-    """What one walk over the lanes saw; lanes that changed meanwhile may be counted as they were.
-
-    `lanes`: how many are in each state. `oldest_wait`: of all that waits; `ready_wait`: of the
-    lanes that may be served now, which nothing but others' turns keeps waiting. `index`: Jain's,
-    over lanes whose next entry was kept waiting all through the last one to two minutes; `least`
-    and `most`: what the one that was given least and most for its weight got, against their mean.
-    These three are None where there are fewer than two such lanes, or none was served. `top`: the
-    lanes that wait longest, the first the longest.
-    """
-
-    lanes: dict[str, int]
-    oldest_wait: float | None
-    ready_wait: float | None
-    index: float | None
-    least: float | None
-    most: float | None
-    top: list[LaneInfo]
-    others: Others
 
 
 @dataclass(slots=True)
@@ -102,7 +70,7 @@ class CensusTaker:
 
     def census(self, top: int) -> Operation[Census]:
         """Names the `top` lanes that wait longest, at most 100."""
-        limit = config.whole(top, 0, MAX_TOP, "top")
+        limit = config.whole(top, 0, config.MAX_TOP, "top")
         count = _Count(Highest(limit + 1, "oldest_wait"))
         yield from walk(self.keys, count.add)
         return count.result(limit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from rota.errors import (
     BatchInterrupted,
@@ -22,11 +22,10 @@ from rota.script.keys import Keys
 from rota.script.loader import Call, Confirm, Operation, Packed, Reply, Tail, Wait
 from rota.values.config import Durable
 from rota.values.jobspec import JobSpec
-from rota.values.model import Enqueued, JobState, Outcome
+from rota.values.model import Enqueued, JobState, OnFull, Outcome
 from rota.values.names import shown
 
 T = TypeVar("T")
-OnFull = Literal["outcome", "raise", "wait"]
 
 MAX_JOBS_PER_CALL = 1000
 MAX_BYTES_PER_CALL = 2 * 1024 * 1024

@@ -16,7 +16,6 @@ from rota.values.model import ConsumerInfo, QueueInfo
 from rota.values.names import text_of
 
 PAGE = 200
-MAX_CONSUMERS = 1_000_000
 
 
 class Inspector(Jobs, Lanes, Fairness, CensusTaker):
@@ -38,7 +37,7 @@ class Inspector(Jobs, Lanes, Fairness, CensusTaker):
 
     def consumers(self, limit: int) -> Operation[list[ConsumerInfo]]:
         """The first `limit` consumers found, those whose jobs are being taken back included."""
-        config.whole(limit, 1, MAX_CONSUMERS, "limit")
+        config.whole(limit, 1, config.MAX_CONSUMERS, "limit")
         found: dict[str, ConsumerInfo] = {}
         cursor = "0"
         while True:

@@ -22,8 +22,6 @@ from rota.values.listing import (
 )
 from rota.values.model import JobInfo, JobState
 
-MAX_LISTED = 200
-"""Jobs or sequences on a page of theirs."""
 LOOKS = 500
 """What one call for such a page looks at: some milliseconds of the server's time."""
 CALLS = 10
@@ -72,7 +70,7 @@ class Jobs:
     ) -> Operation[JobsPage]:
         """A page of the jobs in a state, of a lane and task or any; those waiting need a lane."""
         known = job_state(state)
-        config.whole(limit, 1, MAX_LISTED, "limit")
+        config.whole(limit, 1, config.MAX_LISTED, "limit")
         if known == "waiting" and lane is None:
             raise ConfigError("lane: expected the lane whose waiting jobs to list, given None")
         place, found = cursor_place(known, cursor), list[JobInfo]()
@@ -93,7 +91,7 @@ class Jobs:
         found: list[JobInfo] = []
         cursor = None
         while True:
-            most = min(MAX_LISTED, limit - len(found))
+            most = min(config.MAX_LISTED, limit - len(found))
             page = yield from self.jobs("dead", lane=lane, task=task, cursor=cursor, limit=most)
             found += page.jobs
             cursor = page.cursor
@@ -108,7 +106,7 @@ class Jobs:
         self, *, lane: str | None, cursor: str | None, limit: int
     ) -> Operation[SequencesPage]:
         """A page of the sequences of a lane, or of all, those that are out first."""
-        config.whole(limit, 1, MAX_LISTED, "limit")
+        config.whole(limit, 1, config.MAX_LISTED, "limit")
         place, found = cursor_place("sequences", cursor), list[SequenceInfo]()
         for _ in range(CALLS):
             place, rows = yield from stubs.sequences_page(

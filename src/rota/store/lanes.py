@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from heapq import nsmallest
 from typing import get_args
 
 from rota.errors import ConfigError
@@ -11,6 +10,7 @@ from rota.script import stubs
 from rota.script.keys import Keys
 from rota.script.loader import Operation, Packed, packed_names
 from rota.values import config
+from rota.values.figures import Highest
 from rota.values.listing import LanesPage, Place, cursor_place, cursor_text
 from rota.values.model import LaneInfo, LaneSort
 from rota.values.names import shown
@@ -41,28 +41,6 @@ def walk(
             visit(lane)
         if not place or enough():
             return window
-
-
-class Highest:
-    """The `limit` lanes that stand highest by a figure; it keeps at most twice as many and a page,
-    however many are added."""
-
-    def __init__(self, limit: int, by: LaneSort) -> None:
-        self._limit = limit
-        self._by = by
-        self._found: dict[str, LaneInfo] = {}
-
-    def add(self, lane: LaneInfo) -> None:
-        self._found[lane.name] = lane
-        if len(self._found) >= 2 * self._limit + PAGE:
-            self._found = {lane.name: lane for lane in self.lanes}
-
-    @property
-    def lanes(self) -> list[LaneInfo]:
-        """The highest first."""
-        return nsmallest(
-            self._limit, self._found.values(), key=lambda lane: (-lane.rank(self._by), lane.name)
-        )
 
 
 def lanes_named(keys: Keys, names: Sequence[str]) -> Operation[list[LaneInfo]]:

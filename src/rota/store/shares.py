@@ -11,53 +11,20 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from heapq import nsmallest
-from typing import Literal, get_args
+from typing import get_args
 
 from rota.errors import ConfigError
 from rota.script.keys import Keys
 from rota.script.loader import Operation
 from rota.store.lanes import MAX_LANES, lanes_named, walk
 from rota.values import config
+from rota.values.figures import LaneShare, Shares, ShareSort
 from rota.values.model import LaneInfo, LaneSort
 from rota.values.names import shown
-
-ShareSort = Literal["behind", LaneSort]
 
 NEARLY = 0.9
 """A lane that was given so much of what its rate allows is held back by its rate."""
 ROUNDING = 1e-9
-
-
-@dataclass(frozen=True, slots=True)
-class LaneShare:
-    """What a lane was given and what was due to it, as parts of what all were charged.
-
-    `ratio` is received / due, None where nothing was due. `behind`: the part of its full share that
-    it lacks, 1 where it was kept waiting all through; below 0 it was given more than was due.
-    """
-
-    lane: LaneInfo
-    received: float
-    due: float
-    ratio: float | None
-    behind: float
-
-
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """How fairly `lanes` lanes were served: those in the ring or served in the `window` (seconds).
-    `pace`: what all of them were charged together, in turns a second.
-
-    `index` is Jain's, 1 where all were given the same for their weight, 1/n where one of n was
-    given all: over the lanes that may be served and whose next entry has been available since
-    before the window began. None where there are fewer than two of them, or none was served.
-    """
-
-    index: float | None
-    lanes: int
-    window: float
-    pace: float
-    top: list[LaneShare]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,11 @@ MAX_CONFIRM_S = 8.0
 MIN_TIMEOUT_S, MAX_TIMEOUT_S = 0.1, 30.0
 """A call that is sent again must not outlive its receipt of 60 s."""
 MAX_DEAD = 10_000_000
+MAX_LISTED = 200
+"""Jobs or sequences on a page of theirs."""
+MAX_CONSUMERS = 1_000_000
+MAX_TOP = 100
+"""Lanes that a census names."""
 MAX_PREFETCH = 100
 MAX_CLAIM = 1000
 MAX_ATTEMPTS = 10_000

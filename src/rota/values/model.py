@@ -18,6 +18,8 @@ from rota.values.misfit import misfit
 from rota.values.timing import Backoff, BackoffRule
 
 Outcome = Literal["created", "duplicate", "lane_full", "lane_broken"]
+OnFull = Literal["outcome", "raise", "wait"]
+"""What is done about jobs that their lane has no room for."""
 Answer = Literal["ok", "settled", "lost", "slowed"]
 """`slowed`: ok, and a job that its handler releases over and over stays away from now on."""
 DeadAnswer = Literal["ok", "none", "unreadable"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from rota.store.shares import LaneShare, Shares
+from rota.values.figures import LaneShare, Shares
 from rota.values.model import LaneInfo, QueueInfo
 
 KEPT_LANES = 500

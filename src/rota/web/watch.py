@@ -12,7 +12,7 @@ from typing import Any
 
 from rota.errors import RotaError
 from rota.queue import Queue
-from rota.store.shares import LaneShare, Shares
+from rota.values.figures import LaneShare, Shares
 from rota.values.model import LaneInfo
 from rota.web.looks import KEPT_LANES, SERIES, LaneLook, LaneRow, Point, Slice, Snapshot
 
