@@ -248,22 +248,18 @@ class Worker(Guide):
 
     async def _drained(self, *, burst: bool) -> Drained:
         tallies = [fetcher.tally for fetcher in self._fetchers]
+        left = None
+        if not self._hurrying.is_set():
+            with contextlib.suppress(RotaError, TimeoutError):
+                async with asyncio.timeout(None if burst and not self.stopping else LEFT_S):
+                    totals = [await queue.info() for queue in self.queues]
+                left = sum(info.waiting + info.delayed for info in totals)
         return Drained(
             done=sum(tally.done for tally in tallies),
             retried=sum(tally.retried for tally in tallies),
             dead=sum(tally.dead for tally in tallies),
-            left=await self._left(None if burst and not self.stopping else LEFT_S),
+            left=left,
         )
-
-    async def _left(self, patience: float | None) -> int | None:
-        if self._hurrying.is_set():
-            return None
-        try:
-            async with asyncio.timeout(patience):
-                totals = [await queue.info() for queue in self.queues]
-        except (RotaError, TimeoutError):
-            return None
-        return sum(info.waiting + info.delayed for info in totals)
 
     def stop(self, *, now: bool = False) -> None:
         """Begins to stop; `run` returns when it is done. Call it in the worker's loop.

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from rota.connection.faults import NotAReply, NotSent, accept, has_refusal, nobody
 from rota.connection.protocol import Bounds, Caller
 from rota.connection.route import Route, route_to
-from rota.connection.sharing import EmbeddedUse, Pool, Rooms, Shared
+from rota.connection.sharing import EmbeddedUse, Pool, Shared
 from rota.connection.steps import HEDGE_S, ROOMS, Command, Drop, Embedded, Race, Send, Step, Terms
 from rota.connection.target import Address, Target
 from rota.connection.wire import Replies, greeting, keep_alive, packed, patience, tls_context
@@ -148,14 +148,13 @@ async def _connect(target: Target, address: Address) -> Connection:
     return (await loop.create_connection(Connection, address.host, address.port, **tls))[1]
 
 
-class _Pool(Pool[Connection]):
+class _Pool(Pool[Connection, asyncio.Semaphore]):
     """The connections of one loop."""
 
     def __init__(self, target: Target, size: int) -> None:
-        super().__init__(target)
+        super().__init__(target, asyncio.Semaphore, size)
         self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()
-        self._rooms = Rooms(asyncio.Semaphore, size)
         self.users: WeakSet[AsyncClient] = WeakSet()
         self._keeper: AsyncGenerator[None, None] | None = None
 
@@ -183,7 +182,7 @@ class _Pool(Pool[Connection]):
 
     async def send(self, step: Send) -> list[Reply]:
         address, terms = step.address, step.terms
-        room = self._rooms.of(address, terms.room)
+        room = self._room(address, terms.room)
         if room.locked():
             await _wait_for(room, terms)
         else:

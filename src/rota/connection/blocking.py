@@ -19,7 +19,7 @@ from weakref import WeakSet
 from rota.connection.faults import NotSent, accept, has_refusal, nobody
 from rota.connection.protocol import Caller
 from rota.connection.route import Route, route_to
-from rota.connection.sharing import EmbeddedUse, Pool, Rooms, Shared
+from rota.connection.sharing import EmbeddedUse, Pool, Shared
 from rota.connection.steps import HEDGE_S, ROOMS, Command, Drop, Embedded, Race, Send, Step, Terms
 from rota.connection.target import Address, Target
 from rota.connection.wire import Replies, greeting, keep_alive, packed, patience, tls_context
@@ -97,16 +97,15 @@ def _connect(target: Target, address: Address, timeout: float) -> socket.socket:
         raise
 
 
-class _Pool(Pool[Connection]):
+class _Pool(Pool[Connection, threading.Semaphore]):
     """A caller waits for a connection where too many are in use."""
 
     def __init__(self, target: Target, size: int) -> None:
-        super().__init__(target)
-        self._rooms = Rooms(threading.Semaphore, size)
+        super().__init__(target, threading.Semaphore, size)
 
     def send(self, step: Send) -> list[Reply]:
         address, terms = step.address, step.terms
-        room = self._rooms.of(address, terms.room)
+        room = self._room(address, terms.room)
         if not room.acquire(timeout=max(0.0, terms.left)):
             raise NotSent("no connection became free")
         try:

@@ -44,23 +44,6 @@ class Shared(Generic[T]):
             return found
 
 
-class Rooms(Generic[T]):
-    """How many connections may be in use, by address and purpose: a node that stands still holds up
-    no other, and no purpose another. At most `size` in each."""
-
-    def __init__(self, semaphore: Callable[[int], T], size: int) -> None:
-        self._semaphore = semaphore
-        self._size = size
-        self._known: dict[tuple[Address, Room], T] = {}
-
-    def of(self, address: Address, name: Room) -> T:
-        found = self._known.get((address, name))
-        if found is None:
-            made = self._semaphore(min(self._size, ROOMS[name]))
-            found = self._known.setdefault((address, name), made)  # in one step, for threads
-        return found
-
-
 class Connection(Protocol):
     """An open connection of either driver. One caller at a time."""
 
@@ -85,12 +68,19 @@ class Timer(Protocol):
 C = TypeVar("C", bound=Connection)
 
 
-class Pool(ABC, Generic[C]):
+class Pool(ABC, Generic[C, T]):
     """Connections to one server: which are in use, and idle ones by address. A driver adds how
-    they are opened and waited for."""
+    they are opened and waited for.
 
-    def __init__(self, target: Target) -> None:
+    A semaphore for each address and purpose says how many may be in use, at most `size`: a node
+    that stands still holds up no other, and no purpose another.
+    """
+
+    def __init__(self, target: Target, semaphore: Callable[[int], T], size: int) -> None:
         self._target = target
+        self._semaphore = semaphore
+        self._size = size
+        self._rooms: dict[tuple[Address, Room], T] = {}
         self._lock = threading.Lock()
         self._busy: set[C] = set()
         self._idle: dict[Address, list[tuple[float, C]]] = {}
@@ -100,6 +90,13 @@ class Pool(ABC, Generic[C]):
     @abstractmethod
     def _later(self, seconds: float, do: Callable[[], None]) -> Timer | None:
         """Has it done then, if the pool is still there."""
+
+    def _room(self, address: Address, name: Room) -> T:
+        found = self._rooms.get((address, name))
+        if found is None:
+            made = self._semaphore(min(self._size, ROOMS[name]))
+            found = self._rooms.setdefault((address, name), made)  # in one step, for threads
+        return found
 
     def _take(self, address: Address) -> C | None:
         """The idle connection used last. One that the server has closed meanwhile cannot have taken

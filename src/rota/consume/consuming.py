@@ -19,7 +19,6 @@ class Consuming:
     def __init__(self, link: Link, *, beat: float) -> None:
         self.link = link
         self.beat = beat
-        self._lock = threading.Lock()
         self._renew()
 
     def _renew(self) -> None:

@@ -81,8 +81,14 @@ class Lease:
     doubts: int = 0
 
     @property
-    def is_stretched(self) -> bool:
-        return self.seconds > self.wanted
+    def trouble(self) -> str | None:
+        """That it is longer, for people."""
+        if self.seconds <= self.wanted:
+            return None
+        return (
+            f"a lease of {self.wanted:g} s is too short for the round trips to its server: "
+            f"it is kept for {self.seconds:.1f} s"
+        )
 
 
 class LeaseKeeper:
@@ -109,8 +115,7 @@ class LeaseKeeper:
 
     def add(self, consumer: str, lease: Lease) -> None:
         """From now on it is kept."""
-        if lease.is_stretched:
-            self._tell_stretched(lease)
+        self._tell_stretched(lease)
         with self._lock:
             if not self._leases and not self._lost_last:
                 self._since = time.monotonic()
@@ -118,19 +123,13 @@ class LeaseKeeper:
             self._leases[consumer] = lease
         lease_thread.serve(self)
 
-    def remove(self, consumer: str) -> None:
+    def remove(self, consumer: str, *, lost: bool = False) -> None:
+        """It is renewed no more. `lost`: who holds it has found out that it is, and the server is
+        to give its jobs to others."""
         with self._lock:
             if self._leases.pop(consumer, None) is not None:
-                self._lost_last = False
-        lease_thread.wake(self)
-
-    def lose(self, consumer: str) -> None:
-        """Who holds it has found out that it is lost: it is renewed no more, so that the server can
-        give its jobs to others."""
-        with self._lock:
-            if self._leases.pop(consumer, None) is not None:
-                self._lost_last = True
-                self.lost += 1
+                self._lost_last = lost
+                self.lost += lost
         lease_thread.wake(self)
 
     @property
@@ -145,8 +144,7 @@ class LeaseKeeper:
             return "its thread has ended"
         if self._failing:
             return "the server does not answer it"
-        stretched = [one for one in self._leases.copy().values() if one.is_stretched]
-        return _stretched(stretched[0]) if stretched else None
+        return next(filter(None, (one.trouble for one in self._leases.copy().values())), None)
 
     def is_alive(self, consumer: str) -> bool:
         """Whether the lease still holds by this process's own clock."""
@@ -272,8 +270,8 @@ class LeaseKeeper:
             self._tell_stretched(lease)
 
     def _tell_stretched(self, lease: Lease) -> None:
-        text = _stretched(lease)
-        if self._logs.allows("lease", ValueError(text)):
+        text = lease.trouble
+        if text is not None and self._logs.allows("lease", ValueError(text)):
             logger.warning("queue %s: %s", self.link.keys.root, text)
 
     async def _compare(self, consumer: str, lease: Lease) -> None:
@@ -332,10 +330,3 @@ class LeaseKeeper:
         self._failing, self._failures = True, min(self._failures + 1, MOST_FAILURES)
         if self._logs.allows(message, error):
             logger.warning(message, error)
-
-
-def _stretched(lease: Lease) -> str:
-    return (
-        f"a lease of {lease.wanted:g} s is too short for the round trips to its server: "
-        f"it is kept for {lease.seconds:.1f} s"
-    )

@@ -78,7 +78,7 @@ class Membership:
         """The lease under that identity, by default the present one, is gone: what it held is, or
         will be, others'."""
         lost = consumer or self.id
-        self.keeper.lose(lost)
+        self.keeper.remove(lost, lost=True)
         if lost == self.id and not self.lost:  # else it has started anew already
             self.lost = True
             self._on_lost()

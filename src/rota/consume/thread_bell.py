@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 
 from rota.connection import Client
 from rota.consume.bell import FIRST_PAUSE_S, HANG_UP_S, MAX_PAUSE_S, SPARE_S, Bell
@@ -75,10 +76,8 @@ class ThreadBell(Bell):
         with self._change:
             if self._thread is this:
                 self._client = client
-        try:
+        with closing(client):
             self._keep_parked(client, this)
-        finally:
-            client.close()
 
     def _keep_parked(self, client: Client, this: threading.Thread) -> None:
         pause = FIRST_PAUSE_S

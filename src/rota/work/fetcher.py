@@ -127,11 +127,9 @@ class Fetcher:
     def evict(self) -> None:
         """Leaves from another thread, blocking: for a loop that hangs, and cannot."""
         client = self.queue.link.apart(timeout=LEAVE_S, resend=False).client
-        try:
+        with contextlib.closing(client):
             client.run(self.queue.link.store.leave(self._deliveries.id))
             self._holding(self.queue, None)
-        finally:
-            client.close()
 
     # ── what it tells of itself ─────────────────────────────────────────────────────────────
 
