@@ -14,9 +14,8 @@ from datetime import timedelta
 
 from rota.connection.faults import Lost
 from rota.consume.bell import Bell
-from rota.consume.consuming import Consuming
 from rota.consume.deliveries import Decode, Taken
-from rota.consume.membership import Membership
+from rota.consume.membership import Consuming, Membership
 from rota.errors import ConfigError, LeaseLost, RotaError
 from rota.link import AsyncFace, BlockingFace, verb
 from rota.script.loader import Operation

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Never, ParamSpec, TypeVar, get_args, overload
 
-from rota.consume.consuming import Consuming
+from rota.consume.membership import Consuming
 from rota.consumer import Consumer, SyncConsumer
 from rota.dead_jobs import DeadJobs, SyncDeadJobs
 from rota.doctor import Advice, Progress, Report, examine

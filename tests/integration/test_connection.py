@@ -299,7 +299,7 @@ async def test_a_silent_link_is_noticed_and_quiet_idling_is_no_error(
         assert caplog.records == []
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-    monkeypatch.setattr("rota.consume.loop_bell.SPARE_S", 0.5)
+    monkeypatch.setattr("rota.consume.bell.SPARE_S", 0.5)
     async with (
         open_queue(between.url, queue_name, beat=0.5) as queue,
         queue.consumer(lease=LEASE) as consumer,

@@ -5,17 +5,65 @@ Operations without I/O; a worker's fetch loop and the consumers in a user's hand
 
 from __future__ import annotations
 
+import asyncio
+import os
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
-from rota.consume.consuming import Consuming
+from rota.consume.bell import LoopBell, ThreadBell
 from rota.consume.deliveries import Decode, Deliveries
 from rota.consume.lease import Lease, LeaseKeeper
 from rota.errors import LeaseLost
+from rota.link import Link
 from rota.script.loader import Operation
 from rota.values.model import Answer, Instruction, Job, Settlement
 
 T = TypeVar("T")
+
+
+class Consuming:
+    """What all consumers of a process share in one queue: the lease keeper and the bells. Made with
+    the queue; a child process gets its own parts on first use."""
+
+    def __init__(self, link: Link, *, beat: float) -> None:
+        self.link = link
+        self.beat = beat
+        self._renew()
+
+    def _renew(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._keeper = LeaseKeeper(self.link, beat=self.beat)
+        self._threads = ThreadBell(self.link, beat=self.beat)
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopBell] = WeakKeyDictionary()
+
+    def _check_process(self) -> None:
+        if self._pid != os.getpid():
+            self._renew()
+
+    @property
+    def keeper(self) -> LeaseKeeper:
+        self._check_process()
+        return self._keeper
+
+    @property
+    def thread_bell(self) -> ThreadBell:
+        self._check_process()
+        return self._threads
+
+    def bell(self) -> LoopBell:
+        """The running loop's."""
+        self._check_process()
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            found = self._loops.get(loop)
+            if found is None:
+                for other in [one for one in self._loops if one.is_closed()]:
+                    del self._loops[other]  # its bell knows its loop: neither would go
+                found = self._loops[loop] = LoopBell(self.link, beat=self.beat)
+            return found
 
 
 class Membership:

@@ -9,8 +9,8 @@ one its parent holds.
     directory   the data directory: made private, refused
     locks       whole-file locks that a fork cannot leak
     supervisor  the server's parent: a process of its own, stdlib only; how to ask a server
-    starting    joins the server that runs, or launches a supervisor
-    server      the public face: a use; a server in a directory of its own, gone with its block
+    server      a use: joins the server that runs, or launches a supervisor; a server in a directory
+                of its own, gone with its block
 """
 
 from __future__ import annotations

@@ -19,12 +19,10 @@ from rota.queue import Queue
 from rota.values.model import Exchanged, Instruction, Job
 from rota.values.telling import safely
 from rota.work.caller import Caller
-from rota.work.demand import Demand
-from rota.work.entries import Entries
+from rota.work.entries import Entries, Runner
 from rota.work.executor import Executor
-from rota.work.runner import Runner
 from rota.work.settling import Settling
-from rota.work.slots import Slots
+from rota.work.slots import Demand, Slots
 
 FIRST_PAUSE_S = 0.05
 MAX_PAUSE_S = 2.0
