@@ -12,7 +12,6 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
-from prometheus_client.core import CollectorRegistry
 from prometheus_client.exposition import choose_encoder, generate_latest
 from prometheus_client.registry import Collector
 
@@ -45,8 +44,7 @@ class Endpoint:
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(collector)
+        self._collector = collector
         self._health = health
         self._address = (host, port)
         self._server: _Server | None = None
@@ -83,7 +81,7 @@ class Endpoint:
         match path:
             case "/metrics":
                 encode, content_type = choose_encoder(accept)
-                return 200, content_type, encode(self._registry)
+                return 200, content_type, encode(self._collector)
             case "/healthz" | "/readyz":
                 found = self._health()
                 well = found.alive if path == "/healthz" else found.healthy
@@ -99,9 +97,7 @@ def _json(well: bool, found: Health) -> bytes:
 
 def exposition(collector: Collector) -> str:
     """A collector's metrics as text."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(collector)
-    return generate_latest(registry).decode()
+    return generate_latest(collector).decode()
 
 
 class _Server(ThreadingHTTPServer):

@@ -12,10 +12,9 @@ import dataclasses
 import inspect
 import math
 import re
-import typing
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 import msgspec
 from msgspec.inspect import CustomType, DictType, Field, Type, type_info
@@ -198,36 +197,24 @@ def _holds_nonfinite(value: object) -> bool:
 # --- pydantic models, known by their methods so that pydantic is never imported here
 
 
-class _Model(Protocol):
-    model_fields: ClassVar[Mapping[str, Any]]
-    model_extra: dict[str, object] | None
-
-    def model_dump(self, *, mode: str, by_alias: bool, round_trip: bool) -> object: ...
-
-    @classmethod
-    def model_validate_json(cls, data: bytes) -> object: ...
-
-
-def _is_model(cls: object) -> typing.TypeGuard[type[_Model]]:
+def _is_model(cls: object) -> bool:
     return hasattr(cls, "model_validate") and hasattr(cls, "model_fields")
 
 
-def _parts_of_model(value: object) -> list[object]:
+def _parts_of_model(model: Any) -> list[object]:
     """What its own `==` compares."""
-    model = typing.cast(_Model, value)
     values = [getattr(model, name) for name in type(model).model_fields]
     return [*values, model.model_extra, getattr(model, "__pydantic_private__", None)]
 
 
-def encode_model(value: object) -> object:
+def encode_model(value: Any) -> object:
     """What msgspec cannot encode itself; TypeError for what is no model."""
     if isinstance(value, type) or not _is_model(type(value)):
         raise TypeError(f"objects of type {type(value).__name__} cannot travel")
-    model: _Model = typing.cast(_Model, value)
-    return model.model_dump(mode="json", by_alias=True, round_trip=True)
+    return value.model_dump(mode="json", by_alias=True, round_trip=True)
 
 
-def decode_model(cls: type, value: object) -> object:
+def decode_model(cls: Any, value: object) -> object:
     """The model of a decoded value, validated."""
     if not _is_model(cls):
         return value
@@ -237,7 +224,7 @@ def decode_model(cls: type, value: object) -> object:
         raise PayloadError(_misfit_of_model(cls, exc)) from None
 
 
-def _misfit_of_model(cls: type[_Model], exc: ValueError) -> str:
+def _misfit_of_model(cls: Any, exc: ValueError) -> str:
     """What kinds of errors pydantic found, and in which of the model's fields."""
     found: list[dict[str, Any]] = getattr(exc, "errors", list)()
     fields = cls.model_fields
