@@ -38,10 +38,7 @@ class Trust:
         proxies = _several(proxies, "trusted_proxies")
         self._unix = UNIX in proxies
         self._networks = [_network(text) for text in proxies if text != UNIX]
-
-    @property
-    def names_hosts(self) -> bool:
-        return bool(self._hosts)
+        self.names_hosts = bool(self._hosts)
 
     def client(self, request: Request) -> str:
         """The address of who asks: the peer's, or what a trusted proxy says, read from the right

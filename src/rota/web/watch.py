@@ -190,9 +190,8 @@ class Watch:
 
     def _slice(self, shares: Shares, served: Sequence[LaneInfo]) -> None:
         """Remembers who was given most, for the picture."""
-        given = {
-            lane.name: lane.charged / lane.window / shares.pace for lane in served if shares.pace
-        }
+        pace = shares.pace
+        given = {lane.name: lane.charged / lane.window / pace for lane in served if pace}
         most = sorted(given, key=lambda name: (-given[name], name))[:SERIES]
         self._slices.append(Slice(time.time(), {name: given[name] for name in most}))
 

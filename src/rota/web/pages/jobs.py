@@ -31,7 +31,6 @@ LOOKED_AT = 1000
 DEAD_PAGE = 200
 TIME_S = 0.08
 """A page looks no longer than this before it shows what it has found."""
-SHOWN_OF_GROUP = 5
 _VARIES = re.compile(r"0x[0-9a-fA-F]+|[0-9a-fA-F-]{16,}|\d+")
 OTHERS = {
     "turn": ("It waits for its turn.", "Its turn, which comes with more free slots"),
@@ -42,31 +41,21 @@ OTHERS = {
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What the address asks for; `lanes`: those to choose from, for who sees only some."""
+    """What the address asks for."""
 
     lane: str | None
     task: str | None
     cursor: str | None
-    lanes: tuple[str, ...]
 
 
 def asked(view: View) -> Filter:
     """Raises HttpError for a lane out of scope, ConfigError for names that cannot be."""
-    lane = view.text("lane") or None
-    lanes = tuple(sorted(view.scope or ()))
+    lane, task, cursor = (view.text(name) or None for name in ("lane", "task", "cursor"))
     if view.scope is not None:
-        lane = lane or (lanes[0] if lanes else "")
+        lane = lane or min(view.scope, default="")
         view.must_see(lane, "lane")
-    task = view.text("task") or None
-    cursor = view.text("cursor") or None
-    if cursor is not None and view.scope is not None:
-        cursor = view.site.unseal(cursor)
-    return Filter(
-        lane if lane is None else names.lane_name(lane),
-        task if task is None else names.task_name(task),
-        cursor,
-        lanes,
-    )
+        cursor = cursor and view.site.unseal(cursor)
+    return Filter(lane and names.lane_name(lane), task and names.task_name(task), cursor)
 
 
 def following(view: View, cursor: str | None) -> str | None:
@@ -185,10 +174,6 @@ class Group:
     @property
     def ids(self) -> str:
         return "\n".join(job.id for job in self.jobs)
-
-    @property
-    def shown(self) -> list[JobInfo]:
-        return self.jobs[-SHOWN_OF_GROUP:]
 
 
 async def dead(view: View) -> dict[str, Any]:
