@@ -24,7 +24,7 @@ from rota.demo.load import (
     make_load,
     replay_in_one_line,
 )
-from rota.demo.report import Report, reckon
+from rota.demo.report import Report
 from rota.demo.run import Book, End, Run
 from rota.values.model import QueueInfo
 from tests.support.times import IN_TIME, PATIENCE
@@ -37,7 +37,7 @@ CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
 def start(tmp: Path, *words: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
     """The demo in development mode, so that whatever it leaves open is a complaint."""
     return subprocess.Popen(
-        [sys.executable, "-X", "dev", "-m", "rota.demo.command", *words],
+        [sys.executable, "-X", "dev", "-m", "rota", "demo", *words],
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=subprocess.PIPE,
@@ -238,7 +238,7 @@ def a_book(**runs: tuple[float, float]) -> Book:
 
 
 def a_report(book: Book, end: End = "finished", info: QueueInfo = EMPTY) -> Report:
-    return reckon(book, end=end, elapsed=3, info=info)
+    return Report(book, end, 3, info)
 
 
 def test_a_good_run_is_good() -> None:

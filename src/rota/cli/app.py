@@ -11,6 +11,7 @@ from rota import __version__
 from rota.cli import (
     check,
     dead,
+    demo,
     dev,
     doctor,
     enqueue,
@@ -76,40 +77,23 @@ def _root(
     pass
 
 
-app.command(
-    name="worker",
-    epilog="rota worker ls, quiet and stop QUEUE look at workers and steer them.",
-)(worker.worker)
-app.command(name="dev")(dev.dev)
-app.command(name="web")(web.web)
-app.command(name="enqueue")(enqueue.enqueue)
-app.command(name="metrics")(metrics.metrics)
-app.command(name="doctor")(doctor.doctor)
-app.command(name="check")(check.check)
-app.command(name="top")(top.top)
-app.add_typer(queue.app, name="queue")
-app.add_typer(lane.app, name="lane")
-app.add_typer(sequence.app, name="sequence")
-app.add_typer(job.app, name="job")
-app.add_typer(workers.app, name="workers")
-app.add_typer(dead.app, name="dead")
-
-
-@app.command(
-    name="demo",
-    help="Watch forty tenants take fair turns, in under 40 seconds.",
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+app.command(epilog="rota worker ls, quiet and stop QUEUE look at workers and steer them.")(
+    worker.worker
 )
-def _demo(context: typer.Context) -> None:
-    """Its options are those of `rota.demo.command.demo`, imported only when it is asked for."""
-    from rota.demo.command import demo
-
-    single = typer.Typer(
-        add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
-    )
-    single.command(context_settings={"help_option_names": ["-h", "--help"]})(demo)
-    single(args=context.args, prog_name="rota demo")
+for command in (
+    dev.dev,
+    web.web,
+    enqueue.enqueue,
+    metrics.metrics,
+    doctor.doctor,
+    check.check,
+    top.top,
+):
+    app.command()(command)
+app.command(short_help="Watch forty tenants take fair turns, in under 40 seconds.")(demo.demo)
+for group in (queue.app, lane.app, sequence.app, job.app, dead.app):
+    app.add_typer(group)
+app.add_typer(workers.app, name="workers")
 
 
 def run(leash: Leash | None) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import accumulate
 from random import Random
+from typing import Any, NamedTuple
 
 SLOTS = 24
 CEILING = 8
@@ -36,10 +36,6 @@ SEQUENCED = SMALL[:6]
 """Tenants with one ordered sequence each."""
 
 
-_Draft = tuple[float, str, str | None, int, float]
-"""Arrival, tenant, key, step, delay."""
-
-
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """A job to come. `at`: seconds from the start. `key` and `step`: its place in a sequence."""
@@ -53,8 +49,7 @@ class Arrival:
     step: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(NamedTuple):
     """A job for the replay: when it could have started, and how long it ran. Seconds."""
 
     id: str
@@ -69,28 +64,25 @@ def make_load(seed: int, length: float) -> list[Arrival]:
     those is delayed a little, and some belong to ordered sequences.
     """
     rng = Random(seed)
+    load: list[Arrival] = []
+
+    def add(at: float, tenant: str, *more: Any) -> None:
+        load.append(Arrival(f"job-{len(load):05d}", at, tenant, _run_time(rng), *more))
+
     flood = round(CEILING * FLOODED * length / MEAN_RUN_S)
-    small = round(flood * (1 - FLOODER_SHARE) / FLOODER_SHARE)
-    drafts: list[_Draft] = [(0.0, FLOODER, None, 0, 0.0)] * flood
+    for _ in range(flood):
+        add(0.0, FLOODER)
+    small = round(flood * (1 - FLOODER_SHARE) / FLOODER_SHARE) - len(SEQUENCED) * STEPS
+    weights = [rank**-TAIL for rank in range(1, len(SMALL) + 1)]
     window = ARRIVING * length
-    for tenant in _tenants(rng, small - len(SEQUENCED) * STEPS):
+    for tenant in [*SMALL, *rng.choices(SMALL, weights, k=small - len(SMALL))]:
         delay = rng.uniform(0.2, 0.15 * length) if rng.random() < 1 / 80 else 0.0
-        drafts.append((rng.uniform(0.05, window), tenant, None, 0, delay))
+        add(rng.uniform(0.05, window), tenant, delay)
     for tenant in SEQUENCED:
         times = sorted(rng.uniform(0.05, window) for _ in range(STEPS))
-        drafts += [(at, tenant, f"{tenant}-ledger", step, 0.0) for step, at in enumerate(times)]
-    drafts.sort(key=lambda draft: draft[0])
-    return [
-        Arrival(f"job-{n:05d}", at, tenant, _run_time(rng), delay, key, step)
-        for n, (at, tenant, key, step, delay) in enumerate(drafts)
-    ]
-
-
-def _tenants(rng: Random, jobs: int) -> Iterator[str]:
-    """Whose jobs they are: one of each small tenant, the rest with a heavy tail."""
-    yield from SMALL
-    weights = [rank**-TAIL for rank in range(1, len(SMALL) + 1)]
-    yield from rng.choices(SMALL, cum_weights=list(accumulate(weights)), k=jobs - len(SMALL))
+        for step, at in enumerate(times):
+            add(at, tenant, 0.0, f"{tenant}-ledger", step)
+    return sorted(load, key=lambda one: one.at)
 
 
 def _run_time(rng: Random) -> float:

@@ -3,44 +3,49 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from statistics import median
 
-from rota.demo.load import CEILING, FLOODER, SLOTS, Served, replay_in_one_line
+from rota.demo.load import CEILING, FLOODER, SLOTS, SMALL, Served, replay_in_one_line
 from rota.demo.run import Book, End, Run
 from rota.values.model import QueueInfo
 
-
-@dataclass(frozen=True, slots=True)
-class Waits:
-    """How long jobs waited, in seconds: half of them less than `median`, 19 of 20 `most`."""
-
-    median: float
-    most: float
+EARLY_S = 0.002
+"""The server counts whole milliseconds, and a delay is rounded to one."""
 
 
-@dataclass(frozen=True, slots=True)
 class Report:
-    """The demo's result. `left`: jobs the queue still keeps, waiting, delayed or dead."""
+    """The demo's result: every figure comes from the ids sent and the runs the handlers wrote down
+    themselves."""
 
-    end: End
-    elapsed: float
-    jobs_in: int
-    done: int
-    left: int
-    lost: int
-    again: int
-    flood: int
-    small_here: Waits | None
-    small_in_line: Waits | None
-    sequences: int
-    ordered: int
-    order_kept: bool
-    delayed: int
-    early: int
-    late: float | None
-    most_flooding: int
+    def __init__(self, book: Book, end: End, elapsed: float, info: QueueInfo) -> None:
+        sent, done = set(book.sent), set(book.runs)
+        self.end = end
+        self.elapsed = elapsed
+        self.jobs_in = len(sent)
+        self.done = len(done)
+        self.left = info.waiting + info.running + info.delayed + info.dead
+        """Jobs the queue still keeps."""
+        self.lost = max(0, len(sent - done) - self.left)
+        self.again = sum(map(len, book.runs.values())) - len(done)
+
+        flood = [id for id in sent if book.arrivals[id].tenant == FLOODER]
+        self.flood = len(flood)
+        self.most_flooding = _most_at_once([run for id in flood for run in book.runs.get(id, [])])
+        in_line = _replay(book)
+        self.small_here = book.waits_of(SMALL)
+        self.small_in_line = [in_line[id] for id in done - set(flood)]
+
+        sequences = _sequences(book)
+        self.sequences = len(sequences)
+        self.ordered = sum(map(len, sequences))
+        self.order_kept = all(map(_in_order, sequences))
+
+        delayed = [id for id in done if book.arrivals[id].delay]
+        lags = [book.runs[id][0].start - book.ready(id) for id in delayed]
+        self.delayed = len(delayed)
+        self.early = sum(lag < -EARLY_S for lag in lags)
+        self.late = median(lags) if lags else None
 
     @property
     def is_good(self) -> bool:
@@ -53,41 +58,6 @@ class Report:
         )
 
 
-def reckon(book: Book, *, end: End, elapsed: float, info: QueueInfo) -> Report:
-    """Every figure comes from the ids sent and the runs the handlers wrote down themselves."""
-    sent, done = set(book.sent), set(book.runs)
-    left = info.waiting + info.running + info.delayed + info.dead
-    small = [id for id in done if book.arrivals[id].tenant != FLOODER]
-    in_line = _replay(book)
-    flood = [id for id in sent if book.arrivals[id].tenant == FLOODER]
-    sequences = _sequences(book)
-    delayed = [id for id in done if book.arrivals[id].delay]
-    lags = [book.runs[id][0].start - book.ready(id) for id in delayed]
-    return Report(
-        end=end,
-        elapsed=elapsed,
-        jobs_in=len(sent),
-        done=len(done),
-        left=left,
-        lost=max(0, len(sent - done) - left),
-        again=sum(len(runs) for runs in book.runs.values()) - len(done),
-        flood=len(flood),
-        small_here=_waits([max(0.0, book.runs[id][0].start - book.ready(id)) for id in small]),
-        small_in_line=_waits([in_line[id] for id in small]),
-        sequences=len(sequences),
-        ordered=sum(map(len, sequences)),
-        order_kept=all(map(_in_order, sequences)),
-        delayed=len(delayed),
-        early=sum(lag < -EARLY_S for lag in lags),
-        late=median(lags) if lags else None,
-        most_flooding=_most_at_once([run for id in flood for run in book.runs.get(id, [])]),
-    )
-
-
-EARLY_S = 0.002
-"""The server counts whole milliseconds, and a delay is rounded to one."""
-
-
 def _replay(book: Book) -> dict[str, float]:
     """The run times are those measured; a job that has not run here has the one it was to have."""
     jobs = []
@@ -98,34 +68,24 @@ def _replay(book: Book) -> dict[str, float]:
     return replay_in_one_line(jobs, SLOTS)
 
 
-def _waits(waits: list[float]) -> Waits | None:
-    if not waits:
-        return None
-    return Waits(median(waits), sorted(waits)[int(len(waits) * 0.95)])
-
-
-def _sequences(book: Book) -> list[list[tuple[int, Run]]]:
-    """Step and run of the ordered jobs, by sequence, as they came to run."""
-    found: defaultdict[str, list[tuple[int, Run]]] = defaultdict(list)
+def _sequences(book: Book) -> list[list[tuple[Run, int]]]:
+    """Run and step of the ordered jobs, by sequence, as they came to run."""
+    found: defaultdict[str, list[tuple[Run, int]]] = defaultdict(list)
     for id, runs in book.runs.items():
         arrival = book.arrivals[id]
         if arrival.key is not None:
-            found[arrival.key] += [(arrival.step, run) for run in runs]
-    return [sorted(runs, key=lambda one: one[1].start) for runs in found.values()]
+            found[arrival.key] += [(run, arrival.step) for run in runs]
+    return [sorted(runs) for runs in found.values()]
 
 
-def _in_order(runs: list[tuple[int, Run]]) -> bool:
+def _in_order(runs: list[tuple[Run, int]]) -> bool:
     """One step after the other, and none before the end of the one before."""
-    steps = [step for step, _ in runs]
+    steps = [step for _, step in runs]
     return steps == list(range(len(steps))) and all(
-        before.end <= after.start for (_, before), (_, after) in pairwise(runs)
+        before.end <= after.start for (before, _), (after, _) in pairwise(runs)
     )
 
 
 def _most_at_once(runs: list[Run]) -> int:
     edges = sorted([(run.end, -1) for run in runs] + [(run.start, 1) for run in runs])
-    running = most = 0
-    for _, step in edges:
-        running += step
-        most = max(most, running)
-    return most
+    return max(accumulate((step for _, step in edges), initial=0))

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import signal
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rota.demo.load import CEILING, FLOODER, SLOTS, TENANTS, Arrival
 from rota.queue import Queue
-from rota.values.jobspec import JobSpec
 from rota.values.model import LaneInfo, QueueInfo
 from rota.worker import Worker
 
 TICK_S = 0.05
 LOOK_S = 0.25
 GRACE_S = 1.0
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 End = Literal["finished", "stopped", "out of time"]
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """One run of a job's handler, from start to end, in seconds of the monotonic clock."""
 
     start: float
@@ -40,21 +41,22 @@ class Book:
     runs: defaultdict[str, list[Run]] = field(default_factory=lambda: defaultdict(list))
     busy: int = 0
     """Handlers that run now. The server counts a job as running until it was told of its end."""
-    done: Counter[str] = field(default_factory=Counter)
     waits: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """Of each run, by tenant."""
 
     def ready(self, id: str) -> float:
         """When the job could have started: sent, and its delay over."""
         return self.sent[id] + self.arrivals[id].delay
 
     def ran(self, id: str, run: Run) -> None:
-        tenant = self.arrivals[id].tenant
         self.runs[id].append(run)
-        self.done[tenant] += 1
-        self.waits[tenant].append(max(0.0, run.start - self.ready(id)))
+        self.waits[self.arrivals[id].tenant].append(max(0.0, run.start - self.ready(id)))
 
-    def median_wait(self, *tenants: str) -> float | None:
-        waits = [wait for tenant in tenants for wait in self.waits[tenant]]
+    def waits_of(self, tenants: list[str]) -> list[float]:
+        return [wait for tenant in tenants for wait in self.waits[tenant]]
+
+    def median_wait(self, tenants: list[str]) -> float | None:
+        waits = self.waits_of(tenants)
         return median(waits) if waits else None
 
 
@@ -63,59 +65,79 @@ class Sight:
     """What a look at the running demo shows."""
 
     elapsed: float
-    lanes: dict[str, LaneInfo]
+    lanes: list[LaneInfo]
     book: Book
 
-    def waiting(self, *tenants: str) -> int:
-        return sum(self.lanes[name].waiting for name in tenants if name in self.lanes)
+    def waiting(self, tenants: list[str]) -> int:
+        return sum(lane.waiting for lane in self.lanes if lane.name in tenants)
 
-    def running(self, *tenants: str) -> int:
-        return sum(self.lanes[name].running for name in tenants if name in self.lanes)
-
-
-class Stage:
-    """A queue, its task, and the load made ready: nothing has been sent yet."""
-
-    def __init__(self, load: list[Arrival], url: str) -> None:
-        self.book = Book({arrival.id: arrival for arrival in load})
-        self.queue = Queue("demo", url=url)
-
-        @self.queue.task(lane_from="tenant", id_from="job")
-        async def serve(tenant: str, job: str, run: float) -> None:
-            start = time.monotonic()
-            self.book.busy += 1
-            try:
-                await asyncio.sleep(run)
-                self.book.ran(job, Run(start, time.monotonic()))
-            finally:
-                self.book.busy -= 1
-
-        self.specs: list[tuple[float, JobSpec]] = [
-            (
-                one.at,
-                serve.options(ordering_key=one.key, delay=one.delay or None).spec(
-                    one.tenant, one.id, one.run
-                ),
-            )
-            for one in load
-        ]
+    def running(self, tenants: list[str]) -> int:
+        return sum(lane.running for lane in self.lanes if lane.name in tenants)
 
 
 async def play(
-    stage: Stage, *, limit: float, stop: asyncio.Event, show: Callable[[Sight], None]
-) -> tuple[End, float, QueueInfo]:
-    """Runs the demo until all is done, `stop` is set, or `limit` seconds have passed.
+    load: list[Arrival], url: str, *, limit: float, show: Callable[[Sight], None]
+) -> tuple[Book, End, float, QueueInfo]:
+    """Runs the demo until all is done, a signal comes, or `limit` seconds have passed.
 
-    Returns how it ended, after how many seconds, and what the queue held then.
+    Returns its book, how it ended, after how many seconds, and what the queue held then.
     """
-    queue = stage.queue
+    book = Book({arrival.id: arrival for arrival in load})
+    queue = Queue("demo", url=url)
+
+    @queue.task(lane_from="tenant", id_from="job")
+    async def serve(tenant: str, job: str, run: float) -> None:
+        start = time.monotonic()
+        book.busy += 1
+        try:
+            await asyncio.sleep(run)
+            book.ran(job, Run(start, time.monotonic()))
+        finally:
+            book.busy -= 1
+
+    specs = [
+        serve.options(ordering_key=one.key, delay=one.delay or None).spec(
+            one.tenant, one.id, one.run
+        )
+        for one in load
+    ]
+    stop = _stopped_by_signals()
     await queue.lane(FLOODER).set(ceiling=CEILING)
     worker = Worker(queue, concurrency=SLOTS, grace=GRACE_S)
     working = asyncio.create_task(worker.run())
-    feeding = asyncio.create_task(_feed(stage, stop))
     began = time.monotonic()
+
+    async def feed() -> None:
+        """Sends each job at its time, the flood at once."""
+        at = 0
+        while at < len(load) and not stop.is_set():
+            now = time.monotonic()
+            due = sum(one.at <= now - began for one in load[at : at + 1000])
+            if due:
+                batch = specs[at : at + due]
+                book.sent.update((spec.id, now) for spec in batch)
+                await queue.enqueue_many(batch)
+                at += due
+            else:
+                await _pause(stop, TICK_S)
+
+    feeding = asyncio.create_task(feed())
+
+    async def watch() -> End:
+        while True:
+            fed = feeding.done()
+            info = await queue.info()
+            show(Sight(time.monotonic() - began, await queue.lanes(len(TENANTS)), book))
+            if fed and not (info.waiting or info.running or info.delayed):
+                return "finished"
+            if stop.is_set() or working.done():
+                return "stopped"
+            if time.monotonic() >= began + limit:
+                return "out of time"
+            await _pause(stop, LOOK_S)
+
     try:
-        end = await _watch(stage, [working, feeding], began + limit, stop, show)
+        end = await watch()
         elapsed = time.monotonic() - began
     finally:
         stop.set()
@@ -125,50 +147,25 @@ async def play(
             info = await queue.info()
         finally:
             await queue.close()
-    return end, elapsed, info
+    return book, end, elapsed, info
 
 
-async def _feed(stage: Stage, stop: asyncio.Event) -> None:
-    """Sends each job at its time, the flood at once."""
-    began = time.monotonic()
-    at = 0
-    while at < len(stage.specs) and not stop.is_set():
-        now = time.monotonic()
-        due = [spec for when, spec in stage.specs[at : at + 1000] if when <= now - began]
-        if due:
-            stage.book.sent.update((spec.id, now) for spec in due)
-            await stage.queue.enqueue_many(due)
-            at += len(due)
-        else:
-            await _pause(stop, TICK_S)
+def _stopped_by_signals() -> asyncio.Event:
+    """Set by the first; a second one ends the process at once."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
 
+    def end() -> None:
+        stop.set()
+        for one in STOPPING:
+            loop.remove_signal_handler(one)
 
-async def _watch(
-    stage: Stage,
-    tasks: list[asyncio.Task[object]],
-    deadline: float,
-    stop: asyncio.Event,
-    show: Callable[[Sight], None],
-) -> End:
-    working, feeding = tasks
-    began = time.monotonic()
-    while True:
-        fed = feeding.done()
-        info = await stage.queue.info()
-        lanes = {lane.name: lane for lane in await stage.queue.lanes(len(TENANTS))}
-        show(Sight(time.monotonic() - began, lanes, stage.book))
-        if fed and not (info.waiting or info.running or info.delayed):
-            return "finished"
-        if stop.is_set() or working.done():
-            return "stopped"
-        if time.monotonic() >= deadline:
-            return "out of time"
-        await _pause(stop, LOOK_S)
+    for one in STOPPING:
+        loop.add_signal_handler(one, end)
+    return stop
 
 
 async def _pause(stop: asyncio.Event, seconds: float) -> None:
-    try:
+    with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await stop.wait()
-    except TimeoutError:
-        pass  # the usual case
