@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rota.cli import printing, terminal, times
-from rota.cli.logs import LogFormat, LogLevel, log_to_stderr
+from rota.cli.logs import log_to_stderr
 from rota.errors import ConfigError
 from rota.values.limits import Rate
 from tests.support.waiting import eventually
@@ -67,7 +67,7 @@ def test_what_is_no_rate(text: str) -> None:
 
 def test_rows_stay_lines(capsys: pytest.CaptureFixture[str]) -> None:
     printing.print_plain([["a", "b"], ["x\ny", "[red]\x1b[2J"]])
-    printing.print_facts({"name": "ü\t☃", "none": None})
+    printing.print_facts({"name": "ü\t☃", "none": None}, {})
     assert capsys.readouterr().out.splitlines() == [
         "a     b",
         "x\\ny  [red]\\x1b[2J",
@@ -145,7 +145,7 @@ def test_what_the_command_line_says_of_logging_holds(
     ours: logging.Logger, capfd: pytest.CaptureFixture[str], setup: str
 ) -> None:
     begin(SETUPS[setup], capfd)
-    log_to_stderr(LogFormat.JSON, LogLevel.INFO)
+    log_to_stderr("json", "info")
     ours.info("a job")
     out, err = capfd.readouterr()
     (line,) = err.splitlines()
@@ -178,10 +178,10 @@ def test_other_handlers_stay_and_a_level_reaches_the_console(
         "root": {"handlers": ["f", "c"], "level": "INFO"},
     }
     by_dict(**both)()
-    log_to_stderr(level=LogLevel.DEBUG)
+    log_to_stderr(level="debug")
     ours.debug("first")
     assert capfd.readouterr() == ("first\n", "")
-    log_to_stderr(LogFormat.JSON)
+    log_to_stderr("json")
     ours.info("second")
     out, err = capfd.readouterr()
     assert (out, json.loads(err)["message"]) == ("", "second")
@@ -194,7 +194,7 @@ def test_what_the_application_says_of_our_loggers_stays_and_that_is_said(
 ) -> None:
     of_job = {"handlers": ["c"], "propagate": False, "level": "WARNING"}
     begin(by_dict(loggers={"rota.job": of_job}), capfd)
-    log_to_stderr(LogFormat.JSON, LogLevel.INFO)
+    log_to_stderr("json", "info")
     ours.info("a job")
     ours.warning("a failure")
     assert capfd.readouterr().err.splitlines() == [
@@ -202,5 +202,5 @@ def test_what_the_application_says_of_our_loggers_stays_and_that_is_said(
         "rota: the application gives rota.job a level: --log-level does not hold there",
         "a failure",
     ]
-    log_to_stderr(LogFormat.JSON, LogLevel.INFO)
+    log_to_stderr("json", "info")
     assert capfd.readouterr().err == "", "it is said once"

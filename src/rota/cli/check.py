@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import msgspec
 import typer
 
@@ -31,12 +33,10 @@ def check(
     for text in dict.fromkeys(queues):
         with reporting():
             queue = find_queue(text, url)
-            try:
+            with closing(queue.sync):
                 found = check_queue(queue, workers=True)
                 if found.checks[0].ok:
                     found = found.with_others(_life(queue))
-            finally:
-                queue.sync.close()
         healthy = healthy and found.healthy
         if as_json:
             checks = msgspec.to_builtins(found.checks)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -184,14 +186,10 @@ def _folder_of(module: str) -> Path:
 def _look(folder: Path) -> State:
     """The Python files below the folder, hidden folders and environments apart."""
     found: State = {}
-    for path in _files(folder):
-        try:
+    for path in islice(_files(folder), MOST_FILES):
+        with contextlib.suppress(OSError):  # gone meanwhile
             info = os.stat(path)
-        except OSError:  # gone meanwhile
-            continue
-        found[path] = info.st_mtime_ns, info.st_size
-        if len(found) >= MOST_FILES:
-            break
+            found[path] = info.st_mtime_ns, info.st_size
     return found
 
 
@@ -201,9 +199,7 @@ def _files(folder: Path) -> Iterator[str]:
         if "pyvenv.cfg" in names:
             folders.clear()
             continue
-        for name in names:
-            if name.endswith(".py"):
-                yield os.path.join(here, name)
+        yield from (os.path.join(here, name) for name in names if name.endswith(".py"))
 
 
 def _changed(before: State, after: State) -> list[str]:

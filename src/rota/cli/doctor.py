@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Annotated, Any
 
 import msgspec
@@ -30,20 +31,16 @@ def doctor(
     """
     with reporting():
         queue = find_queue(name, url)
-        try:
+        with closing(queue.sync), bar(_columns, total=None) as move:
+
+            def progress(step: str, number: int, of: int) -> None:
+                move(description=step, completed=number, total=of)
+
             try:
                 there = queue.sync.exists()
             except Unavailable:  # perhaps only refused: the doctor says what its user lacks
                 there = True
-            with bar(_columns, total=None) as move:
-                report = queue.sync.doctor(
-                    repair,
-                    progress=lambda step, number, of: move(
-                        description=step, completed=number, total=of
-                    ),
-                )
-        finally:
-            queue.sync.close()
+            report = queue.sync.doctor(repair, progress=progress)
         if as_json:
             typer.echo(json_line(msgspec.to_builtins(report) | {"sound": report.sound}))
         else:

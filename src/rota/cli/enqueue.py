@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import inspect
 import math
-import os
-import stat
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from enum import StrEnum
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, Literal
 
 import typer
 
@@ -37,22 +34,8 @@ OUTCOMES = ("created", "duplicate", "lane_full", "bad")
 NOT_IN = ("lane_full", "lane_broken", "bad")
 
 
-class Format(StrEnum):
-    JSONL = "jsonl"
-    CSV = "csv"
-
-
-class OnFullChoice(StrEnum):
-    OUTCOME = "outcome"
-    WAIT = "wait"
-    RAISE = "raise"
-
-
-_SUFFIXES = {
-    ".jsonl": Format.JSONL,
-    ".ndjson": Format.JSONL,
-    ".csv": Format.CSV,
-}
+Format = Literal["jsonl", "csv"]
+_SUFFIXES: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
 
 
 def enqueue(
@@ -91,11 +74,11 @@ def enqueue(
         Format | None, typer.Option(help="[default: by the file's suffix; jsonl for -]")
     ] = None,
     on_full: Annotated[
-        OnFullChoice,
+        Literal["outcome", "wait", "raise"],
         typer.Option(
             help="A lane at its backlog limit: count the job as lane_full, wait for room, or stop."
         ),
-    ] = OnFullChoice.OUTCOME,
+    ] = "outcome",
     wait: Annotated[
         float, typer.Option(help="Seconds to wait for room, with --on-full wait.")
     ] = 60,
@@ -116,12 +99,12 @@ def enqueue(
         }
         module = is_module_queue(queue)
         maker = SpecMaker(target, task, fields, check=module)
-        kind = format or _guess(file)
         with _open(file) as stream, bar(_columns, total=size_of(stream), lines=0) as move:
+            kind = format or _guess(file)
             lines = Lines(stream, 4 * target.max_payload + SPARE_LINE_BYTES)
-            rows = read_csv(lines) if kind is Format.CSV else read_json_lines(lines)
-            job = _Enqueueing(target, maker, lines, move, stops=on_full is OnFullChoice.RAISE)
-            job.run(rows, on_full="wait" if on_full is OnFullChoice.WAIT else "outcome", wait=wait)
+            rows = read_csv(lines) if kind == "csv" else read_json_lines(lines)
+            job = _Enqueueing(target, maker, lines, move, stops=on_full == "raise")
+            job.run(rows, on_full="wait" if on_full == "wait" else "outcome", wait=wait)
         if not lines.number:
             say("standard input is empty" if file == "-" else "the file is empty")
         elif lane_from is None and not module and job.counts["created"]:
@@ -129,40 +112,32 @@ def enqueue(
     raise typer.Exit(FAILED if any(job.counts[name] for name in NOT_IN) else 0)
 
 
+@dataclass(slots=True)
 class _Enqueueing:
     """One file on its way in, and what has become of its lines."""
 
-    def __init__(
-        self,
-        queue: Queue,
-        maker: SpecMaker,
-        lines: Lines,
-        move: Bar,
-        *,
-        stops: bool,
-    ) -> None:
-        self.counts: Counter[str] = Counter()
-        self._holders: Counter[str] = Counter()
-        self._queue = queue
-        self._maker = maker
-        self._lines = lines
-        self._move = move
-        self._stops = stops
+    queue: Queue
+    maker: SpecMaker
+    lines: Lines
+    move: Bar
+    stops: bool
+    counts: Counter[str] = field(default_factory=Counter)
+    holders: Counter[str] = field(default_factory=Counter)
 
     def run(self, rows: Iterator[Row | BadLine], *, on_full: OnFull, wait: float) -> None:
         """Enqueues them and prints the count per outcome, whatever happens."""
         try:
-            stream = self._queue.sync.enqueue_stream(self._specs(rows), on_full=on_full, wait=wait)
+            stream = self.queue.sync.enqueue_stream(self._specs(rows), on_full=on_full, wait=wait)
             for done in stream:
                 self.counts[done.outcome] += 1
                 if done.outcome == "duplicate":
-                    self._holders[done.holder or "unreadable"] += 1
+                    self.holders[done.holder or "unreadable"] += 1
         except BatchInterrupted as error:
             self._interrupted(error.__cause__ or error, len(error.unsure))
         except ServerFull as error:
             self._interrupted(error, 0)
         finally:
-            self._queue.sync.close()
+            self.queue.sync.close()
             if self.counts["bad"] > SHOWN_BAD_LINES:
                 say(f"{self.counts['bad'] - SHOWN_BAD_LINES} more bad lines not shown")
             told = [f"{self.counts[name]} {name}" for name in OUTCOMES]
@@ -170,23 +145,23 @@ class _Enqueueing:
                 told.append(f"{broken} lane_broken")
                 say("a lane is broken: rota doctor names the key that is damaged")
             typer.echo(", ".join(told))
-            if self._holders:
-                held = (f"{count} {state}" for state, count in sorted(self._holders.items()))
+            if self.holders:
+                held = (f"{count} {state}" for state, count in sorted(self.holders.items()))
                 say(f"duplicates of jobs that are there: {', '.join(held)}")
-            if self._holders["dead"]:
+            if self.holders["dead"]:
                 say("a dead job keeps its id until rota dead replay or discard")
 
     def _specs(self, rows: Iterator[Row | BadLine]) -> Iterator[JobSpec]:
         for row in rows:
-            if self._stops and self.counts["lane_full"]:
+            if self.stops and self.counts["lane_full"]:
                 say(f"a lane is full: stopped before line {row.number}")
                 return
-            self._move(completed=self._lines.bytes_read, lines=self._lines.number)
+            self.move(completed=self.lines.bytes_read, lines=self.lines.number)
             if isinstance(row, BadLine):
                 self._report(row.number, row.reason)
                 continue
             try:
-                spec = self._maker.make(row.value)
+                spec = self.maker.make(row.value)
             except (ConfigError, PayloadError) as error:
                 self._report(row.number, str(error))
                 continue
@@ -216,22 +191,11 @@ def _columns(rich: Any) -> list[Any]:
 
 def _guess(file: str) -> Format:
     if file == "-":
-        return Format.JSONL
+        return "jsonl"
     suffix = Path(file).suffix.lower()
     if suffix not in _SUFFIXES:
-        _check_is_file(file)
         raise ConfigError(f"{file}: expected {', '.join(_SUFFIXES)}, or --format jsonl or csv")
     return _SUFFIXES[suffix]
-
-
-def _check_is_file(file: str) -> None:
-    """A name that is mistyped has no suffix either: what is wrong is said first."""
-    try:
-        directory = stat.S_ISDIR(Path(file).stat().st_mode)
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
-    if directory:
-        raise ConfigError(f"{file} cannot be read: {os.strerror(errno.EISDIR)}")
 
 
 @contextlib.contextmanager
@@ -301,8 +265,8 @@ def _check_fields(task: AnyTask, fields: Fields) -> None:
     parameters = inspect.signature(task.function).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return
-    for option, field in fields.items():
-        task.codec.check_from(field, option)
+    for option, name in fields.items():
+        task.codec.check_from(name, option)
 
 
 def _name(given: dict[str, object] | None, field: str | None, option: str) -> str | None:

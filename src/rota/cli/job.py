@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from enum import StrEnum
 from typing import Annotated, NoReturn
 
 import typer
@@ -27,7 +26,7 @@ from rota.errors import ConfigError
 from rota.queue import Queue
 from rota.values.config import whole
 from rota.values.failure import headline
-from rota.values.model import JobInfo
+from rota.values.model import JobInfo, JobState
 from rota.values.names import text_of, visible
 
 app = noun("job", "Look at jobs, run them again, cancel them.")
@@ -45,15 +44,6 @@ WOULD_CANCEL = {"waiting": "cancelled", "delayed": "cancelled", "running": "aske
 NOT_CANCELLED = {"none": UNKNOWN, "dead": "it is dead: rota dead discard deletes it"}
 
 
-class State(StrEnum):
-    """What `ls --state` takes."""
-
-    WAITING = "waiting"
-    DELAYED = "delayed"
-    RUNNING = "running"
-    DEAD = "dead"
-
-
 COLUMNS: Columns[JobInfo] = {
     "id": lambda job: job.id,
     "task": lambda job: job.task,
@@ -62,11 +52,11 @@ COLUMNS: Columns[JobInfo] = {
     "enqueued": lambda job: ago(job.enqueued_at),
     "attempts": lambda job: job.attempts,
 }
-LAST_COLUMNS: dict[State, Columns[JobInfo]] = {
-    State.WAITING: {"priority": lambda job: job.priority},
-    State.DELAYED: {"due": lambda job: when(job.due)},
-    State.RUNNING: {"worker": lambda job: job.worker},
-    State.DEAD: {"died": lambda job: ago(job.due), "error": lambda job: headline(job.error)},
+LAST_COLUMNS: dict[JobState, Columns[JobInfo]] = {
+    "waiting": {"priority": lambda job: job.priority},
+    "delayed": {"due": lambda job: when(job.due)},
+    "running": {"worker": lambda job: job.worker},
+    "dead": {"died": lambda job: ago(job.due), "error": lambda job: headline(job.error)},
 }
 
 
@@ -74,7 +64,7 @@ LAST_COLUMNS: dict[State, Columns[JobInfo]] = {
 def ls(
     name: options.Queue,
     state: Annotated[
-        State | None,
+        JobState | None,
         typer.Option(
             help="Which jobs; those waiting are told by --lane. [default: waiting with --lane, "
             "else running]"
@@ -90,12 +80,12 @@ def ls(
     """Show jobs that run, wait, are delayed or dead; of one lane in order of turns, or of time."""
     with opened(name, url) as queue:
         whole(limit, 1, MOST, "--limit")
-        which = state or (State.RUNNING if lane is None else State.WAITING)
-        if which is State.WAITING and lane is None:
+        which: JobState = state or ("running" if lane is None else "waiting")
+        if which == "waiting" and lane is None:
             raise ConfigError("waiting jobs are told by --lane; rota lane ls shows the lanes")
 
         def page(cursor: str | None, most: int) -> tuple[list[JobInfo], str | None]:
-            got = queue.sync.jobs(which.value, lane=lane, task=task, cursor=cursor, limit=most)
+            got = queue.sync.jobs(which, lane=lane, task=task, cursor=cursor, limit=most)
             return got.jobs, got.cursor
 
         with progress("looking for jobs"):
@@ -112,19 +102,19 @@ def ls(
             say(f"the first {limit} jobs; --limit shows more")
 
 
-def _others(queue: Queue, asked: State) -> str:
+def _others(queue: Queue, asked: JobState) -> str:
     """The jobs there are in other states; how they are asked for."""
     info = queue.sync.info()
     counts = {
-        State.RUNNING: (info.running, "runs", "run"),
-        State.WAITING: (info.waiting, "waits", "wait"),
-        State.DELAYED: (info.delayed, "is delayed", "are delayed"),
-        State.DEAD: (info.dead, "is dead", "are dead"),
+        "running": (info.running, "runs", "run"),
+        "waiting": (info.waiting, "waits", "wait"),
+        "delayed": (info.delayed, "is delayed", "are delayed"),
+        "dead": (info.dead, "is dead", "are dead"),
     }
     told = [
         f"{count:,} {one if count == 1 else many}"
         for state, (count, one, many) in counts.items()
-        if count and state is not asked
+        if count and state != asked
     ]
     return f"; {', '.join(told)}: see --lane, --state" if told else ""
 
@@ -141,9 +131,6 @@ def show(
         job = queue.sync.job(id).info()
         if job is None:
             _fail_without(queue, id)
-        if as_json:
-            print_rows([row_of(job)])
-            return
         print_facts(
             {
                 "id": job.id,
@@ -157,9 +144,11 @@ def show(
                 "attempts": job.attempts,
                 "deaths": job.deaths or None,
                 "payload": text_of(job.payload),
-            }
+            },
+            row_of(job),
+            as_json=as_json,
         )
-        for line in (job.error or "").splitlines():
+        for line in () if as_json else (job.error or "").splitlines():
             typer.echo(f"  {visible(line)}")
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
-from typing import Annotated, TypeVar, cast
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -16,9 +15,7 @@ from rota.cli.printing import (
     lane_row,
     print_explanation,
     print_facts,
-    print_rows,
-    print_table,
-    rows,
+    print_found,
     share_row,
 )
 from rota.cli.queues import opened, shell_words
@@ -27,9 +24,9 @@ from rota.cli.times import end_of, lasting, rate, span, when
 from rota.errors import ConfigError
 from rota.lane import SyncLane
 from rota.values.config import whole
-from rota.values.figures import LaneShare, Shares
+from rota.values.figures import LaneShare, Shares, ShareSort
 from rota.values.limits import UNSET, Unset
-from rota.values.model import LaneInfo, LaneSort
+from rota.values.model import LaneInfo
 from rota.values.names import shown
 from rota.values.timing import duration
 
@@ -57,16 +54,6 @@ SHARE_COLUMNS: Columns[LaneShare] = {
 }
 
 
-class By(StrEnum):
-    """What `ls --by` takes."""
-
-    BEHIND = "behind"
-    WAITING = "waiting"
-    OLDEST_WAIT = "oldest_wait"
-    RUNNING = "running"
-    SERVED = "served"
-
-
 @app.command(name="ls")
 def ls(
     name: options.Queue,
@@ -75,7 +62,7 @@ def ls(
         int, typer.Option(help="Most lanes to show; those with work come first.")
     ] = 100,
     by: Annotated[
-        By | None,
+        ShareSort | None,
         typer.Option(
             help="The highest of all lanes first; behind: shares received against shares due, and "
             "the queue's fairness index.",
@@ -91,41 +78,39 @@ def ls(
     with opened(name, url) as queue:
         whole(limit, 1, MOST_LANES, "--limit")
         with progress(f"looking at the lanes of {queue.name}"):
-            if by is By.BEHIND:
+            if by == "behind":
                 _print_shares(queue.sync.shares(limit), as_json=as_json)
                 return
             info = queue.sync.info()
-            found = queue.sync.lanes(limit + 1, None if by is None else cast(LaneSort, by.value))
+            found = queue.sync.lanes(limit + 1, by)
         lanes = found[:limit]
         if by is None:
             lanes.sort(key=lambda lane: (-lane.waiting, -lane.running, lane.name))
-        if as_json:
-            print_rows(map(lane_row, lanes))
-            return
-        if info.paused:
+        if info.paused and not as_json:
             say(f"queue {queue.name} is paused: nothing is handed out until it is resumed")
-        if not lanes:
-            say(f"queue {queue.name} has no lanes on {queue.server}")
-            return
-        headings = list(COLUMNS)
-        print_table(headings, rows(COLUMNS, lanes), numbers=headings[1:-1])
-        if len(found) > limit:
+        print_found(
+            lanes,
+            COLUMNS,
+            f"queue {queue.name} has no lanes on {queue.server}",
+            as_json=as_json,
+            row=lane_row,
+            numbers=list(COLUMNS)[1:-1],
+        )
+        if len(found) > limit and not as_json:
             which = "found" if by is None else f"by {by}"
             say(f"the first {limit} lanes {which}; --limit shows more")
 
 
 def _print_shares(found: Shares, *, as_json: bool) -> None:
     """One JSON object a lane, or a table below the queue's fairness index."""
-    if as_json:
-        print_rows(map(share_row, found.top))
-        return
     index = "none yet (it takes two lanes that have waited all through)"
     if found.index is not None:
         index = f"{found.index:.3f}"
-    say(f"fairness index {index}; {found.lanes:,} lanes, the last {duration(found.window)}")
+    if not as_json:
+        say(f"fairness index {index}; {found.lanes:,} lanes, the last {duration(found.window)}")
     if found.top:
-        headings = list(SHARE_COLUMNS)
-        print_table(headings, rows(SHARE_COLUMNS, found.top), numbers=headings[1:-1])
+        numbers = list(SHARE_COLUMNS)[1:-1]
+        print_found(found.top, SHARE_COLUMNS, as_json=as_json, row=share_row, numbers=numbers)
 
 
 @app.command(name="show")
@@ -135,9 +120,6 @@ def show(
     """Show one lane: its counts, its limits as they hold, what it was given of late."""
     with opened(name, url) as queue:
         info = queue.sync.lane(lane).info()
-        if as_json:
-            print_rows([lane_row(info)])
-            return
         last = f"in the last {duration(info.window)}"
         print_facts(
             {
@@ -159,7 +141,9 @@ def show(
                 "template": info.template,
                 "served": f"{info.served:,} {last}, charged {info.charged:g} turns",
                 "mean wait": lasting(info.wait_mean),
-            }
+            },
+            lane_row(info),
+            as_json=as_json,
         )
 
 

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from datetime import UTC, datetime
-from enum import StrEnum
+from typing import Literal
 
 from rota.cli.exits import say
 from rota.cli.printing import printable_json
@@ -15,19 +15,8 @@ from rota.observe import joblog
 from rota.values.names import visible
 from rota.work.executor import current_job
 
-
-class LogFormat(StrEnum):
-    CONSOLE = "console"
-    JSON = "json"
-
-
-class LogLevel(StrEnum):
-    """`warning` leaves out the line for each job that is done."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
+LogFormat = Literal["console", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 def log_to_stderr(form: LogFormat | None = None, level: LogLevel | None = None) -> None:
@@ -47,10 +36,10 @@ def log_to_stderr(form: LogFormat | None = None, level: LogLevel | None = None) 
         for handler in filter(_is_console, root.handlers[:]):
             root.removeHandler(handler)
         handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(JsonFormatter() if form is LogFormat.JSON else _console())
+        handler.setFormatter(JsonFormatter() if form == "json" else _console())
         root.addHandler(handler)
     if as_we_like or level is not None:
-        least = logging.getLevelNamesMapping()[(level or LogLevel.INFO).upper()]
+        least = logging.getLevelNamesMapping()[(level or "info").upper()]
         root.setLevel(least)
         for handler in filter(_is_console, root.handlers):
             handler.setLevel(min(handler.level, least))

@@ -35,23 +35,30 @@ LONGEST_WHOLE = 40
 def print_found(
     found: Sequence[T],
     columns: Columns[T],
-    nothing: str,
+    nothing: str = "",
     *,
     as_json: bool,
     row: Callable[[T], Row] | None = None,
     ids: Callable[[T], str] | None = None,
     numbers: Collection[str] = (),
 ) -> None:
-    """A listing to standard output: JSON rows, or only `ids`, or a table; `nothing` is said where
-    it is empty."""
+    """A listing to standard output: JSON rows, or only `ids`, or a table, fitted to a terminal or
+    in plain columns for pipes; `nothing` is said where it is empty.
+
+    `numbers`: the columns that align right.
+    """
     if as_json:
         print_rows(map(row or row_of, found))
     elif ids is not None:
         print_ids(map(ids, found))
-    elif found:
-        print_table(list(columns), rows(columns, found), numbers=numbers)
-    else:
+    elif not found:
         say(nothing)
+    elif sys.stdout.isatty():
+        from rich.console import Console
+
+        Console().print(fitted(list(columns), rows(columns, found), numbers=numbers))
+    else:
+        print_plain([list(columns), *rows(columns, found)])
 
 
 # ── for programs ────────────────────────────────────────────────────────────────────────────────
@@ -140,18 +147,6 @@ def _cell(value: object) -> str:
     return "-" if value is None or value == "" else str(value)
 
 
-def print_table(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Collection[str] = ()
-) -> None:
-    """Fitted to a terminal, or plain columns for pipes. `numbers`: the columns that align right."""
-    if sys.stdout.isatty():
-        from rich.console import Console
-
-        Console().print(fitted(headings, rows, numbers=numbers))
-    else:
-        print_plain([headings, *rows])
-
-
 def fitted(
     headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Collection[str]
 ) -> Table:
@@ -184,8 +179,11 @@ def print_plain(rows: Sequence[Sequence[str]]) -> None:
         typer.echo("  ".join(cells).rstrip())
 
 
-def print_facts(facts: Mapping[str, object]) -> None:
-    """What is known of one thing, a line each; what is None is left out."""
+def print_facts(facts: Mapping[str, object], row: Row, *, as_json: bool = False) -> None:
+    """What is known of one thing, a line each, None left out; or its row as JSON."""
+    if as_json:
+        print_rows([row])
+        return
     known = {name: visible(str(value)) for name, value in facts.items() if value is not None}
     width = max(map(len, known))
     for name, value in known.items():

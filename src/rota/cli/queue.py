@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from rota.cli import options
 from rota.cli.exits import reporting, say
 from rota.cli.options import noun
-from rota.cli.printing import Columns, print_facts, print_found, print_rows, queue_row
+from rota.cli.printing import Columns, print_facts, print_found, queue_row
 from rota.cli.queues import expect_server, opened
 from rota.cli.terminal import confirm, progress
 from rota.cli.times import end_of, when
@@ -35,11 +37,8 @@ def ls(as_json: options.Json = False, url: options.Url = None) -> None:
     with reporting():
         server = Queue("any", url=url)  # every queue of the server is reached by it
         expect_server(server)
-        try:
-            with progress("looking through the server's keys"):
-                found = server.sync.server_queues()
-        finally:
-            server.sync.close()
+        with closing(server.sync), progress("looking through the server's keys"):
+            found = server.sync.server_queues()
     print_found(
         found,
         COLUMNS,
@@ -60,9 +59,6 @@ def show(name: options.Queue, as_json: options.Json = False, url: options.Url = 
     """Show one queue: its totals, its limits, whether it is paused, why and by whom."""
     with opened(name, url) as queue:
         info = queue.sync.info()
-        if as_json:
-            print_rows([queue_row(queue.name, queue.prefix, info)])
-            return
         ceiling = "no ceiling" if info.ceiling is None else f"ceiling {info.ceiling}"
         print_facts(
             {
@@ -81,7 +77,9 @@ def show(name: options.Queue, as_json: options.Json = False, url: options.Url = 
                 "default ceiling": info.default_ceiling,
                 "default weight": info.default_weight,
                 **{f"  {total}": f"{n:,}" for total, n in sorted(info.totals.items())},
-            }
+            },
+            queue_row(queue.name, queue.prefix, info),
+            as_json=as_json,
         )
 
 

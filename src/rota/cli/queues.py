@@ -31,12 +31,10 @@ def opened(text: str, url: str | None, *, new: bool = False) -> Iterator[Queue]:
     """
     with reporting():
         queue = find_queue(text, url)
-        try:
+        with contextlib.closing(queue.sync):
             if not new and not queue.sync.exists():
                 fail(absent(queue), FAILED)
             yield queue
-        finally:
-            queue.sync.close()
 
 
 def first_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rota.cli import options
 from rota.cli.exits import FAILED, fail, say
 from rota.cli.options import noun
-from rota.cli.printing import Columns, print_facts, print_found, print_ids, print_rows, row_of
+from rota.cli.printing import Columns, print_facts, print_found, print_ids, row_of
 from rota.cli.queues import MOST, first_of, opened, shell_words
 from rota.cli.terminal import confirm, progress
 from rota.cli.times import moment, when
@@ -69,9 +69,6 @@ def show(
         found = queue.sync.lane(lane).sequence(key)
         if found is None:
             fail(f"lane {lane} has no such sequence: nothing waits in it or runs", FAILED)
-        if as_json:
-            print_rows([row_of(found)])
-            return
         print_facts(
             {
                 "lane": found.lane,
@@ -83,9 +80,11 @@ def show(
                 "waiting": f"{found.waiting:,}",
                 "blocked until": when(found.blocked_until),
                 "reason": found.reason,
-            }
+            },
+            row_of(found),
+            as_json=as_json,
         )
-        if found.state == "blocked":
+        if found.state == "blocked" and not as_json:
             home = (found.lane, found.ordering_key) if found.ordering_key else (found.lane,)
             skips = command(shell_words(name, url), "sequence skip", *home)
             say(f"to let it go on without {found.head}: {skips}")

@@ -8,7 +8,6 @@ import select
 import sys
 import time
 from collections.abc import Iterator
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -22,6 +21,7 @@ from rota.cli.top_view import print_frame, screen
 from rota.cli.top_walk import Frame, Walk
 from rota.queue import Queue
 from rota.values.config import whole
+from rota.values.model import LaneSort
 
 SHORTEST_S = 0.2
 FIRST_S = 0.3
@@ -34,18 +34,11 @@ SCREEN = 60
 """The most lanes on a screen."""
 
 
-class By(StrEnum):
-    """What `--by` takes."""
-
-    OLDEST_WAIT = "oldest_wait"
-    WAITING = "waiting"
-    RUNNING = "running"
-    SERVED = "served"
-
-
 def top(
     queue: options.Queue,
-    by: Annotated[By, typer.Option(help="Which lanes come first: the highest.")] = By.OLDEST_WAIT,
+    by: Annotated[
+        LaneSort, typer.Option(help="Which lanes come first: the highest.")
+    ] = "oldest_wait",
     interval: Annotated[str, typer.Option(metavar="TIME", help="How often to look.")] = "2s",
     once: Annotated[
         bool, typer.Option("--once", help="Look at all lanes once, print, and end.")
@@ -65,7 +58,7 @@ def top(
         pause = max(SHORTEST_S, span(interval, "--interval"))
         whole(limit, 1, MOST, "--limit")
         live = sys.stdout.isatty() and not once and not as_json
-        walk = Walk(target, by.value, SCREEN if live else limit)
+        walk = Walk(target, by, SCREEN if live else limit)
         if live:
             _watch(target, walk, pause)
             return

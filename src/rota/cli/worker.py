@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -27,20 +27,6 @@ from rota.work.supervisor import MAX_PROCESSES, Leash, Supervisor
 from rota.worker import Worker
 
 logger = Logger("rota.worker")
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the options of `rota worker` say; times in seconds."""
-
-    targets: Sequence[str]
-    worker: WorkerConfig
-    processes: int
-    burst: bool
-    url: str | None
-    logs: tuple[LogFormat | None, LogLevel | None]
-    metrics: tuple[str, int] | None
-    """Host and port of the first process; the others take the ports behind it."""
 
 
 def worker(
@@ -126,63 +112,40 @@ def worker(
     where all processes ended with 0, else the first other.
     """
     leash: Leash | None = context.obj
+    set_up_logs = partial(log_to_stderr, log_format, log_level)
     with reporting():
-        settings = Settings(
-            targets,
-            WorkerConfig(concurrency=concurrency, prefetch=prefetch, lease=lease, grace=grace),
-            config.whole(processes, 1, MAX_PROCESSES, "processes"),
-            burst,
-            url,
-            (log_format, log_level),
-            _metrics_address(metrics_host, metrics_port, processes),
-        )
+        limits = WorkerConfig(concurrency=concurrency, prefetch=prefetch, lease=lease, grace=grace)
+        config.whole(processes, 1, MAX_PROCESSES, "processes")
+        if metrics_port is not None:
+            check_port(metrics_port + (processes - 1 if metrics_port else 0))
+            check_port(metrics_port)
         if processes > 1 and leash is None:
-            log_to_stderr(*settings.logs)
+            set_up_logs()
             command = [sys.executable, "-m", "rota", *sys.argv[1:]]
-            supervisor = Supervisor(command, count=processes, grace=grace, burst=burst)
-            code = asyncio.run(supervisor.run())
-        else:
-            code = _work(settings, leash)
+            parent = Supervisor(command, count=processes, grace=limits.grace, burst=burst)
+            raise typer.Exit(asyncio.run(parent.run()))
+        queues = {target: import_queue(target, url) for target in dict.fromkeys(targets)}
+        set_up_logs()
+        running = Worker(
+            queues.values(), concurrency=concurrency, prefetch=prefetch, lease=lease, grace=grace
+        )
+        if leash is None or leash.introduces:
+            _introduce(queues, concurrency, processes)
+        if leash is not None:
+            leash.say("introduced")
+        number = 1 if leash is None else leash.number
+        with _metrics(running, metrics_host, metrics_port, number):
+            code = serve(running, burst=burst, leash=leash, set_up_logs=set_up_logs)
     raise typer.Exit(code)
 
 
-def _work(settings: Settings, leash: Leash | None) -> int:
-    queues = [import_queue(target, settings.url) for target in dict.fromkeys(settings.targets)]
-    log_to_stderr(*settings.logs)
-    worker = Worker(
-        queues,
-        concurrency=settings.worker.concurrency,
-        prefetch=settings.worker.prefetch,
-        lease=settings.worker.lease,
-        grace=settings.worker.grace,
-    )
-    if leash is None or leash.introduces:
-        _introduce(settings, queues)
-    if leash is not None:
-        leash.say("introduced")
-    with _metrics(settings, worker, 1 if leash is None else leash.number):
-        return serve(
-            worker,
-            burst=settings.burst,
-            leash=leash,
-            set_up_logs=lambda: log_to_stderr(*settings.logs),
-        )
-
-
-def _metrics_address(host: str, port: int | None, processes: int) -> tuple[str, int] | None:
-    if port is None:
-        return None
-    check_port(port + (processes - 1 if port else 0))
-    return host, check_port(port)
-
-
 @contextmanager
-def _metrics(settings: Settings, worker: Worker, number: int) -> Iterator[None]:
-    """Serves the metrics of this process, the `number`-th, meanwhile."""
-    if settings.metrics is None:
+def _metrics(worker: Worker, host: str, first: int | None, number: int) -> Iterator[None]:
+    """Serves the metrics of this process, the `number`-th, meanwhile. `first`: the port of the
+    first process; the others take the ports behind it."""
+    if first is None:
         yield
         return
-    host, first = settings.metrics
     require_metrics()
     from rota.metrics import Endpoint, worker_collector
 
@@ -192,16 +155,15 @@ def _metrics(settings: Settings, worker: Worker, number: int) -> Iterator[None]:
         yield
 
 
-def _introduce(settings: Settings, queues: Sequence[Queue]) -> None:
+def _introduce(queues: Mapping[str, Queue], concurrency: int, processes: int) -> None:
     """What this worker is, on stderr."""
+    several = processes > 1
     say(f"rota {__version__} worker")
-    for queue, target in zip(queues, dict.fromkeys(settings.targets), strict=True):
+    for target, queue in queues.items():
         say(f"  queue      {queue.name} ({target}): {_tasks(queue)}")
         say(f"  server     {queue.server}")
-    each = " each" if settings.processes > 1 else ""
-    say(f"  slots      {settings.worker.concurrency}{each}")
-    pid = os.getppid() if settings.processes > 1 else os.getpid()
-    say(f"  processes  {settings.processes} (pid {pid})")
+    say(f"  slots      {concurrency}{' each' if several else ''}")
+    say(f"  processes  {processes} (pid {os.getppid() if several else os.getpid()})")
 
 
 def _tasks(queue: Queue) -> str:

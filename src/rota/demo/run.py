@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -15,12 +14,12 @@ from typing import Literal, NamedTuple
 from rota.demo.load import CEILING, FLOODER, SLOTS, TENANTS, Arrival
 from rota.queue import Queue
 from rota.values.model import LaneInfo, QueueInfo
+from rota.work.supervisor import told_to_stop
 from rota.worker import Worker
 
 TICK_S = 0.05
 LOOK_S = 0.25
 GRACE_S = 1.0
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 End = Literal["finished", "stopped", "out of time"]
 
@@ -101,7 +100,7 @@ async def play(
         )
         for one in load
     ]
-    stop = _stopped_by_signals()
+    stop = asyncio.Event()
     await queue.lane(FLOODER).set(ceiling=CEILING)
     worker = Worker(queue, concurrency=SLOTS, grace=GRACE_S)
     working = asyncio.create_task(worker.run())
@@ -137,7 +136,8 @@ async def play(
             await _pause(stop, LOOK_S)
 
     try:
-        end = await watch()
+        with told_to_stop(stop.set):
+            end = await watch()
         elapsed = time.monotonic() - began
     finally:
         stop.set()
@@ -148,21 +148,6 @@ async def play(
         finally:
             await queue.close()
     return book, end, elapsed, info
-
-
-def _stopped_by_signals() -> asyncio.Event:
-    """Set by the first; a second one ends the process at once."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def end() -> None:
-        stop.set()
-        for one in STOPPING:
-            loop.remove_signal_handler(one)
-
-    for one in STOPPING:
-        loop.add_signal_handler(one, end)
-    return stop
 
 
 async def _pause(stop: asyncio.Event, seconds: float) -> None:
