@@ -238,7 +238,7 @@ def a_book(**runs: tuple[float, float]) -> Book:
 
 
 def a_report(book: Book, end: End = "finished", info: QueueInfo = EMPTY) -> Report:
-    return Report(book, end, 3, info)
+    return Report(book, end, info)
 
 
 def test_a_good_run_is_good() -> None:

@@ -9,7 +9,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import TypeVar
 
 from rota.cli.exits import FAILED, fail, reporting
@@ -184,26 +184,19 @@ def _mistaken(module: ModuleType | None) -> str:
     return said
 
 
-def _outside_importlib(error: BaseException) -> TracebackType | None:
-    """The traceback from the first frame that is neither ours nor the import system's."""
-    trace = error.__traceback__
-    ours = (__file__, importlib.__file__)
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if file not in ours and not file.startswith("<frozen importlib"):
-            return trace
-        trace = trace.tb_next
-    return None
+def _is_ours(file: str) -> bool:
+    """Of a frame: whether it is here, or the import system's."""
+    return file in (__file__, importlib.__file__) or file.startswith("<frozen importlib")
 
 
 def _place(error: BaseException) -> str:
-    trace = _outside_importlib(error)
-    frames = traceback.extract_tb(trace)
-    outside = [frame for frame in frames if not frame.filename.startswith("<frozen importlib")]
+    frames = traceback.extract_tb(error.__traceback__)
+    outside = [frame for frame in frames if not _is_ours(frame.filename)]
     return f" ({outside[-1].filename}, line {outside[-1].lineno})" if outside else ""
 
 
 def _own_traceback(error: BaseException) -> str:
-    return "".join(
-        traceback.format_exception(type(error), error, _outside_importlib(error), chain=True)
-    )
+    trace = error.__traceback__
+    while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace))

@@ -25,7 +25,7 @@ from rota.work.executor import THREADS
 from rota.work.fetcher import Fetcher
 from rota.work.supervisor import HURRY_S, Leash, stop_signals
 from rota.work.watchdog import HUNG_EXIT
-from rota.worker import SLUGGISH_S, Drained, Worker
+from rota.worker import SLUGGISH_S, Worker
 
 logger = Logger("rota.worker")
 
@@ -288,23 +288,20 @@ async def _serve(
         code = FAILED
     else:
         code = INTERRUPTED if stops.count > 1 else 0
-        _report(drained)
+        logger.info(
+            "ended: %d jobs done, %d retried, %d dead, %s left",
+            drained.done,
+            drained.retried,
+            drained.dead,
+            "an unknown number" if drained.left is None else drained.left,
+        )
     finally:
         announcing.cancel()
-        await _close(worker)
+        for queue in worker.queues:
+            await queue.close()
         helpers.shutdown(wait=False, cancel_futures=True)
     await _leave_if_held(code)
     return code
-
-
-def _report(drained: Drained) -> None:
-    logger.info(
-        "ended: %d jobs done, %d retried, %d dead, %s left",
-        drained.done,
-        drained.retried,
-        drained.dead,
-        "an unknown number" if drained.left is None else drained.left,
-    )
 
 
 async def _announce(worker: Worker, leash: Leash | None, set_up_logs: Callable[[], None]) -> None:
@@ -313,11 +310,6 @@ async def _announce(worker: Worker, leash: Leash | None, set_up_logs: Callable[[
     logger.info("working")
     if leash is not None:
         leash.say("works")
-
-
-async def _close(worker: Worker) -> None:
-    for queue in worker.queues:
-        await queue.close()
 
 
 async def _leave_if_held(code: int) -> None:
@@ -335,18 +327,13 @@ async def _leave_if_held(code: int) -> None:
             len(tasks),
             threads,
         )
-        _end_children()
+        if "multiprocessing" in sys.modules:  # of handlers: nobody else would end them
+            for child in sys.modules["multiprocessing"].active_children():
+                child.terminate()
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
-
-
-def _end_children() -> None:
-    """Of handlers that go with this process: nobody else would end them."""
-    if "multiprocessing" in sys.modules:
-        for child in sys.modules["multiprocessing"].active_children():
-            child.terminate()
 
 
 async def _busy_threads() -> int:

@@ -18,10 +18,10 @@ class Report:
     """The demo's result: every figure comes from the ids sent and the runs the handlers wrote down
     themselves."""
 
-    def __init__(self, book: Book, end: End, elapsed: float, info: QueueInfo) -> None:
+    def __init__(self, book: Book, end: End, info: QueueInfo) -> None:
         sent, done = set(book.sent), set(book.runs)
         self.end = end
-        self.elapsed = elapsed
+        self.elapsed = book.elapsed
         self.jobs_in = len(sent)
         self.done = len(done)
         self.left = info.waiting + info.running + info.delayed + info.dead

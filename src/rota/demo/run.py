@@ -42,6 +42,9 @@ class Book:
     """Handlers that run now. The server counts a job as running until it was told of its end."""
     waits: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     """Of each run, by tenant."""
+    elapsed: float = 0.0
+    lanes: list[LaneInfo] = field(default_factory=list)
+    """As they stood at the last look."""
 
     def ready(self, id: str) -> float:
         """When the job could have started: sent, and its delay over."""
@@ -58,15 +61,6 @@ class Book:
         waits = self.waits_of(tenants)
         return median(waits) if waits else None
 
-
-@dataclass(frozen=True, slots=True)
-class Sight:
-    """What a look at the running demo shows."""
-
-    elapsed: float
-    lanes: list[LaneInfo]
-    book: Book
-
     def waiting(self, tenants: list[str]) -> int:
         return sum(lane.waiting for lane in self.lanes if lane.name in tenants)
 
@@ -75,11 +69,11 @@ class Sight:
 
 
 async def play(
-    load: list[Arrival], url: str, *, limit: float, show: Callable[[Sight], None]
-) -> tuple[Book, End, float, QueueInfo]:
+    load: list[Arrival], url: str, *, limit: float, show: Callable[[Book], None]
+) -> tuple[Book, End, QueueInfo]:
     """Runs the demo until all is done, a signal comes, or `limit` seconds have passed.
 
-    Returns its book, how it ended, after how many seconds, and what the queue held then.
+    Returns its book, how it ended, and what the queue held then.
     """
     book = Book({arrival.id: arrival for arrival in load})
     queue = Queue("demo", url=url)
@@ -126,19 +120,20 @@ async def play(
         while True:
             fed = feeding.done()
             info = await queue.info()
-            show(Sight(time.monotonic() - began, await queue.lanes(len(TENANTS)), book))
+            book.lanes = await queue.lanes(len(TENANTS))
+            book.elapsed = time.monotonic() - began
+            show(book)
             if fed and not (info.waiting or info.running or info.delayed):
                 return "finished"
             if stop.is_set() or working.done():
                 return "stopped"
-            if time.monotonic() >= began + limit:
+            if book.elapsed >= limit:
                 return "out of time"
             await _pause(stop, LOOK_S)
 
     try:
         with told_to_stop(stop.set):
             end = await watch()
-        elapsed = time.monotonic() - began
     finally:
         stop.set()
         worker.stop()
@@ -147,7 +142,7 @@ async def play(
             info = await queue.info()
         finally:
             await queue.close()
-    return book, end, elapsed, info
+    return book, end, info
 
 
 async def _pause(stop: asyncio.Event, seconds: float) -> None:

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 
 from rota.demo.load import CEILING, FLOODER, SLOTS, SMALL, TENANTS
-from rota.demo.run import Sight
+from rota.demo.run import Book
 
 LANES_SHOWN = 15
 OTHER_LINES = 8
@@ -31,12 +31,12 @@ def duration(seconds: float | None) -> str:
 
 
 @contextmanager
-def open_view(console: Console, jobs: int) -> Iterator[Callable[[Sight], None]]:
+def open_view(console: Console, jobs: int) -> Iterator[Callable[[Book], None]]:
     """Yields what shows a look: a live table where a terminal can show one, whose last state stays
     on the screen, else a line every other second."""
     if sys.stdout.isatty() and console.is_interactive:
         with Live(console=console, auto_refresh=False) as live:
-            yield lambda sight: live.update(_screen(sight, jobs, console.height), refresh=True)
+            yield lambda book: live.update(_screen(book, jobs, console.height), refresh=True)
         return
     typer.echo(
         f"rota demo: {len(TENANTS)} tenants, {jobs:,} jobs, {SLOTS} slots; "
@@ -44,28 +44,27 @@ def open_view(console: Console, jobs: int) -> Iterator[Callable[[Sight], None]]:
     )
     due = 0.0
 
-    def show(sight: Sight) -> None:
+    def show(book: Book) -> None:
         nonlocal due
-        if sight.elapsed >= due:
+        if book.elapsed >= due:
             due += PLAIN_EVERY_S
-            typer.echo(_line(sight))
+            typer.echo(_line(book))
 
     yield show
 
 
-def _line(sight: Sight) -> str:
-    book = sight.book
+def _line(book: Book) -> str:
     return (
-        f"{sight.elapsed:5.1f} s   in {len(book.sent):>5,}   "
+        f"{book.elapsed:5.1f} s   in {len(book.sent):>5,}   "
         f"done {len(book.runs):>5,}   running {book.busy:>2}   "
-        f"waiting: {FLOODER} {sight.waiting([FLOODER]):>5,}, "
-        f"others {sight.waiting(SMALL):>3,}   "
+        f"waiting: {FLOODER} {book.waiting([FLOODER]):>5,}, "
+        f"others {book.waiting(SMALL):>3,}   "
         f"median wait: {FLOODER} {duration(book.median_wait([FLOODER]))}, "
         f"others {duration(book.median_wait(SMALL))}"
     )
 
 
-def _screen(sight: Sight, jobs: int, height: int) -> Group:
+def _screen(book: Book, jobs: int, height: int) -> Group:
     table = Table(box=None, width=WIDTH, padding=(0, 1), header_style="dim")
     table.add_column("lane", ratio=3)
     table.add_column("waiting", justify="right", ratio=2)
@@ -75,24 +74,24 @@ def _screen(sight: Sight, jobs: int, height: int) -> Group:
     rows = max(2, min(LANES_SHOWN, height - OTHER_LINES))
     for tenant in TENANTS[:rows]:
         style = "[bold yellow]" if tenant == FLOODER else ""
-        table.add_row(f"{style}{tenant}", *_cells(sight, [tenant]))
+        table.add_row(f"{style}{tenant}", *_cells(book, [tenant]))
     others = TENANTS[rows:]
-    table.add_row(f"[dim]{len(others)} others", *_cells(sight, others))
+    table.add_row(f"[dim]{len(others)} others", *_cells(book, others))
     return Group(
         f"[bold reverse] rota [/]  {len(TENANTS)} tenants take turns in {SLOTS} slots. "
         f"[bold yellow]{FLOODER}[/] floods; it may run {CEILING} at once.",
         table,
         "",
-        f" {len(sight.book.runs):,} [dim]of[/] {jobs:,} [dim]done  [/] {sight.book.busy} "
-        f"[dim]of {SLOTS} slots busy  [/] {sight.elapsed:.1f} s",
+        f" {len(book.runs):,} [dim]of[/] {jobs:,} [dim]done  [/] {book.busy} "
+        f"[dim]of {SLOTS} slots busy  [/] {book.elapsed:.1f} s",
     )
 
 
-def _cells(sight: Sight, tenants: list[str]) -> tuple[str, ...]:
-    waiting, done = sight.waiting(tenants), len(sight.book.waits_of(tenants))
-    wait = sight.book.median_wait(tenants)
+def _cells(book: Book, tenants: list[str]) -> tuple[str, ...]:
+    waiting, done = book.waiting(tenants), len(book.waits_of(tenants))
+    wait = book.median_wait(tenants)
     style = "dim" if wait is None else "yellow" if wait >= 1 else "green"
-    running = sight.running(tenants)
+    running = book.running(tenants)
     dots = f"[cyan]{'●' * min(running, 12)}[/]"
     if tenants == [FLOODER]:
         dots += f"[dim]{'○' * (CEILING - running)} {running}/{CEILING}"
