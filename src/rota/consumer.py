@@ -79,6 +79,12 @@ class _ConsumerRules:
         if not self._open:
             raise ConfigError("consumer: expected to be used inside its `with` block")
 
+    def _deadline(self, n: int, wait: float | timedelta) -> float:
+        """Of a claim, until when it waits; checks what it is given."""
+        self._check_open()
+        config.whole(n, 1, config.MAX_CLAIM, "n")
+        return time.monotonic() + seconds(wait, "wait")
+
     def _prepare(self, done: list[Job]) -> Operation[None]:
         """Before it claims: what is done must be its own, and it needs a lease."""
         self._check_open()
@@ -243,9 +249,7 @@ class Consumer(_ConsumerRules, AsyncFace):
         One claim at a time: another caller's waits until this one has ended, which counts as part
         of its `wait`.
         """
-        self._check_open()
-        config.whole(n, 1, config.MAX_CLAIM, "n")
-        deadline = time.monotonic() + seconds(wait, "wait")
+        deadline = self._deadline(n, wait)
         async with self._turn:
             try:
                 return await self._claim(each(done), n, deadline)
@@ -320,9 +324,7 @@ class SyncConsumer(_ConsumerRules, BlockingFace):
 
     def exchange(self, done: Jobs = (), n: int = 1, *, wait: float | timedelta = 0) -> list[Job]:
         """Completes `done` and claims, in one round trip, as `Consumer.exchange` does."""
-        self._check_open()
-        config.whole(n, 1, config.MAX_CLAIM, "n")
-        deadline = time.monotonic() + seconds(wait, "wait")
+        deadline = self._deadline(n, wait)
         with self._turn:
             return self._claim(each(done), n, deadline)
 

@@ -18,10 +18,6 @@ def _ids(ids: Iterable[str]) -> list[str]:
     return [names.job_id(id) for id in ids]
 
 
-def _limit(limit: int) -> int:
-    return config.whole(limit, 1, MOST, "limit")
-
-
 class _DeadVerbs:
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -31,7 +27,8 @@ class _DeadVerbs:
         self, *, lane: str | None = None, task: str | None = None, limit: int = 100
     ) -> Operation[list[JobInfo]]:
         """At most `limit`, of a lane, of a task, or all; of one lane the oldest first."""
-        return self._link.inspector.first_dead(lane=lane, task=task, limit=_limit(limit))
+        most = config.whole(limit, 1, MOST, "limit")
+        return self._link.inspector.first_dead(lane=lane, task=task, limit=most)
 
     @verb
     def replay(self, *ids: str) -> Operation[Answers]:

@@ -25,10 +25,10 @@ from rota.values.jobspec import (
     JobSpec,
     OnDead,
     check_charge,
+    check_on_dead,
     time_limit,
 )
 from rota.values.model import Enqueued
-from rota.values.names import shown
 from rota.values.timing import Backoff, BackoffRule, check_backoff, instant, milliseconds, seconds
 
 P = ParamSpec("P")
@@ -58,8 +58,7 @@ class TaskPolicy:
         check_backoff(self.backoff)
         config.cost(self.cost)
         check_charge(self.charge)
-        if self.on_dead not in ("skip", "hold"):
-            raise ConfigError(f"on_dead: expected 'skip' or 'hold', given {shown(self.on_dead)}")
+        check_on_dead(self.on_dead)
         if self.timeout is not None:
             limit = time_limit(seconds(self.timeout, "timeout"))
             object.__setattr__(self, "timeout", limit)

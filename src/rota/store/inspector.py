@@ -8,7 +8,6 @@ from rota.script.keys import ANY_CONFIG, CATALOGUE, Keys, of_config
 from rota.script.loader import Ask, Operation, Scan
 from rota.store.census import CensusTaker
 from rota.store.jobs import Jobs
-from rota.store.lanes import Lanes
 from rota.store.shares import Fairness
 from rota.values import config
 from rota.values.listing import FoundQueue
@@ -18,7 +17,7 @@ from rota.values.names import text_of
 PAGE = 200
 
 
-class Inspector(Jobs, Lanes, Fairness, CensusTaker):
+class Inspector(Jobs, Fairness, CensusTaker):
     """The read side of one queue."""
 
     def __init__(self, keys: Keys) -> None:

@@ -43,27 +43,22 @@ def walk(
             return window
 
 
-def lanes_named(keys: Keys, names: Sequence[str]) -> Operation[list[LaneInfo]]:
-    """These lanes as they stand, in the order given."""
-    found: list[LaneInfo] = []
-    for start in range(0, len(names), PAGE):
-        part = Packed(list(names[start : start + PAGE]))
-        found += yield from stubs.lanes_named(keys, lanes=part)
-    return found
-
-
 class Lanes:
     """The part of the inspector that looks at lanes."""
 
     keys: Keys
 
     def lane(self, lane: str) -> Operation[LaneInfo]:
-        (found,) = yield from lanes_named(self.keys, [lane])
+        (found,) = yield from self.lanes_named([lane])
         return found
 
     def lanes_named(self, names: Sequence[str]) -> Operation[list[LaneInfo]]:
         """These lanes as they stand, in the order given."""
-        return (yield from lanes_named(self.keys, names))
+        found: list[LaneInfo] = []
+        for start in range(0, len(names), PAGE):
+            part = Packed(list(names[start : start + PAGE]))
+            found += yield from stubs.lanes_named(self.keys, lanes=part)
+        return found
 
     def lanes_page(self, cursor: str | None) -> Operation[LanesPage]:
         """Some of all lanes; see `LanesPage`."""

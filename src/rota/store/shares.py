@@ -14,9 +14,8 @@ from heapq import nsmallest
 from typing import get_args
 
 from rota.errors import ConfigError
-from rota.script.keys import Keys
 from rota.script.loader import Operation
-from rota.store.lanes import MAX_LANES, lanes_named, walk
+from rota.store.lanes import MAX_LANES, Lanes, walk
 from rota.values import config
 from rota.values.figures import LaneShare, Shares, ShareSort
 from rota.values.model import LaneInfo, LaneSort
@@ -75,10 +74,8 @@ class Paces:
         return self.least * self.n / self.total, self.most * self.n / self.total
 
 
-class Fairness:
+class Fairness(Lanes):
     """The part of the inspector that tells how lanes share the turns, bounded."""
-
-    keys: Keys
 
     def shares(self, limit: int, by: ShareSort) -> Operation[Shares]:
         config.whole(limit, 1, MAX_LANES, "limit")
@@ -93,7 +90,7 @@ class Fairness:
             return -(turns.behind(level) if by == "behind" else turns.rank), name
 
         top = nsmallest(limit, lanes.items(), key=order)
-        infos = yield from lanes_named(self.keys, [name for name, _ in top])
+        infos = yield from self.lanes_named([name for name, _ in top])
         paces = Paces()
         for lane in lanes.values():
             if lane.part == 1:

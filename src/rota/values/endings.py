@@ -69,9 +69,8 @@ def settlement(job: Job, ending: Ending) -> Settlement:
         case None:
             return Settlement(job.id, job.delivery, ran=job.ran())
         case Stopped():
-            if not ending.begun:
-                return Settlement(job.id, job.delivery, "cancel", unstarted=True)
-            return Settlement(job.id, job.delivery, "cancel", ran=job.ran())
+            ran = job.ran() if ending.begun else None
+            return Settlement(job.id, job.delivery, "cancel", unstarted=not ending.begun, ran=ran)
         case Unstarted():
             delay = milliseconds(ending.delay)
             return Settlement(job.id, job.delivery, "release", delay, unstarted=True)

@@ -84,6 +84,11 @@ def check_charge(value: object) -> None:
         raise ConfigError(f"charge: expected 'cost' or 'time', given {shown(value)}")
 
 
+def check_on_dead(value: object) -> None:
+    if value not in ("skip", "hold"):
+        raise ConfigError(f"on_dead: expected 'skip' or 'hold', given {shown(value)}")
+
+
 def check_trace(value: object) -> None:
     if not isinstance(value, str) or _TRACEPARENT.fullmatch(value) is None:
         raise ConfigError(
@@ -158,8 +163,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         if self.trace is not None:
             check_trace(self.trace)
             self._set("trace", self.trace, _as_plain(self.trace))
-        if self.on_dead != "skip" and self.on_dead != "hold":
-            raise ConfigError(f"on_dead: expected 'skip' or 'hold', given {shown(self.on_dead)}")
+        check_on_dead(self.on_dead)
 
     def _set(self, name: str, given: object, checked: object) -> None:
         """Only plain str, int and float travel; a subclass's value is read by the rules."""

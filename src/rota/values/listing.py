@@ -114,8 +114,8 @@ def cursor_place(listing: str, cursor: object) -> Place:
 
 def job_state(value: object) -> JobState:
     """Raises ConfigError."""
+    state: JobState
     for state in get_args(JobState):
         if value == state:
-            known: JobState = state
-            return known
+            return state
     raise ConfigError(f"state: expected {', '.join(get_args(JobState))}, given {shown(value)}")
