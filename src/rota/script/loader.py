@@ -328,9 +328,7 @@ def script(
 ) -> Callable[[Callable[Concatenate[Keys, P], None]], Callable[Concatenate[Keys, P], Call[T]]]:
     """Binds the decorated stub to the Lua file of its name; `decode` types the reply."""
 
-    def bind(
-        stub: Callable[Concatenate[Keys, P], None],
-    ) -> Callable[Concatenate[Keys, P], Call[T]]:
+    def bind(stub: Callable[Concatenate[Keys, P], None]) -> Callable[Concatenate[Keys, P], Call[T]]:
         source = load(stub.__name__)
         hints = get_type_hints(stub)
         names = tuple(inspect.signature(stub).parameters)[1:]

@@ -14,13 +14,7 @@ from rota.values.names import text_of
 
 @script(replies.outcomes)
 def enqueue(
-    keys: Keys,
-    *,
-    atomic: bool,
-    large: bool,
-    distinct: bool,
-    jobs: Packed,
-    bodies: Tail,
+    keys: Keys, *, atomic: bool, large: bool, distinct: bool, jobs: Packed, bodies: Tail
 ) -> None: ...
 
 

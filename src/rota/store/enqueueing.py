@@ -234,12 +234,7 @@ class Enqueueing:
         return outcomes
 
     def enqueue_part(
-        self,
-        chunk: list[JobSpec],
-        *,
-        on_full: OnFull,
-        wait: float,
-        durable: Durable | None = None,
+        self, chunk: list[JobSpec], *, on_full: OnFull, wait: float, durable: Durable | None = None
     ) -> Operation[list[Enqueued]]:
         """One chunk of a stream, whose earlier outcomes the caller has."""
         try:

@@ -60,13 +60,7 @@ class Jobs:
         return (yield from stubs.job_info(self.keys, id=id))
 
     def jobs(
-        self,
-        state: object,
-        *,
-        lane: str | None,
-        task: str | None,
-        cursor: str | None,
-        limit: int,
+        self, state: object, *, lane: str | None, task: str | None, cursor: str | None, limit: int
     ) -> Operation[JobsPage]:
         """A page of the jobs in a state, of a lane and task or any; those waiting need a lane."""
         known = job_state(state)

@@ -52,12 +52,7 @@ class Settings:
         return stubs.lane_set(self.keys, lane=lane, **change)
 
     def pause(
-        self,
-        lane: str,
-        *,
-        reason: str | None,
-        by: str | None,
-        until: datetime | float | None,
+        self, lane: str, *, reason: str | None, by: str | None, until: datetime | float | None
     ) -> Operation[None]:
         yield from stubs.pause(self.keys, lane=lane, until_ms=_end(until), why=_why(reason, by))
 
