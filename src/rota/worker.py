@@ -301,7 +301,7 @@ class Worker(Guide):
         self._observers[queue.link.keys.root] = observer
         for fetcher in self._fetchers:
             if fetcher.queue is queue:
-                fetcher.observer = observer
+                fetcher.observe(observer)
 
     @property
     def fetchers(self) -> tuple[Fetcher, ...]:

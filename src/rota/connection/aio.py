@@ -156,7 +156,7 @@ class _Pool(Pool[Connection, asyncio.Semaphore]):
         self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()
         self.users: WeakSet[AsyncClient] = WeakSet()
-        self._keeper: AsyncGenerator[None, None] | None = None
+        self._keeper = self._keep()
 
     def serves(self) -> bool:
         """Whether it is open, and of the running loop of this process."""
@@ -165,7 +165,6 @@ class _Pool(Pool[Connection, asyncio.Semaphore]):
 
     async def open(self) -> None:
         """Ties the pool's life to the loop's: `asyncio.run` ends generators before it closes."""
-        self._keeper = self._keep()
         await anext(self._keeper)
 
     async def _keep(self) -> AsyncGenerator[None, None]:
@@ -177,8 +176,7 @@ class _Pool(Pool[Connection, asyncio.Semaphore]):
                 await connection.wait_closed()
 
     async def close(self) -> None:
-        if self._keeper is not None:
-            await self._keeper.aclose()
+        await self._keeper.aclose()
 
     async def send(self, step: Send) -> list[Reply]:
         address, terms = step.address, step.terms

@@ -39,15 +39,6 @@ class ServerInfo:
     def __str__(self) -> str:
         return f"{self.kind} {'.'.join(map(str, self.version))}"
 
-    @property
-    def too_old(self) -> bool:
-        return is_too_old(self.kind, self.version)
-
-    @property
-    def confirms_fsync(self) -> bool:
-        """Whether it knows WAITAOF."""
-        return not self.version or self.version >= (7, 2)
-
 
 @dataclass(slots=True, weakref_slot=True)
 class Route:
@@ -185,6 +176,6 @@ def learn(route: Route, address: Address, keys: Keys, terms: Terms) -> Steps:
     kind, version = version_of(info)
     policy = info.get("maxmemory_policy", "noeviction")
     found = ServerInfo(kind, version, info.get("aof_enabled") != "0", policy, denied)
-    if found.too_old:
+    if is_too_old(kind, version):
         raise ServerTooOld(f"{address} is {found}: rota {TOO_OLD}")
     route.servers[address] = found

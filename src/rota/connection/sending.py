@@ -33,7 +33,7 @@ class Sending:
         """Refuses, before anything is written, a confirmation that the server cannot give."""
         if server is None or not any(c.confirm and c.confirm.fsync for c in self._calls):
             return
-        if not server.confirms_fsync:
+        if server.version and server.version < (7, 2):
             raise ServerTooOld(
                 f"durable: {server} cannot confirm an fsync (WAITAOF needs Redis 7.2 or Valkey); "
                 "nothing was written"

@@ -169,6 +169,8 @@ class Deliveries:
             self._number += 1
             self.unsure = True
         number = self._number
+        # A list, not `any`: between one answer and the next question the server waits for this.
+        timed = [job for job in done if job.charge == "time"]
         try:
             reply = yield from self._store.exchange(
                 self.id,
@@ -177,7 +179,7 @@ class Deliveries:
                 prefetch=prefetch,
                 park=park,
                 done=[(job.id, job.delivery) for job in done],
-                ran=[job.ran() for job in done] if _charged_by_time(done) else (),
+                ran=[job.ran() for job in done] if timed else (),
                 within=self._lease_ms / 1000,
             )
         except BaseException:
@@ -358,12 +360,6 @@ class Deliveries:
         except BaseException as error:  # a validator is another's code, as a handler is
             return job, Failed.by(error)
         return job, None
-
-
-def _charged_by_time(jobs: Sequence[Job]) -> bool:
-    """By a list, not by `any`: it is on the way from one answer to the next question, and the
-    server waits meanwhile."""
-    return bool([job for job in jobs if job.charge == "time"])
 
 
 def _refusal(id: str, delivery: str, job: Job | None, why: Why) -> Settlement:

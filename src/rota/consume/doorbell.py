@@ -203,13 +203,11 @@ class Doorbell(Generic[W]):
         a beat. `pass_on` does not ring for later times; sleepers learn those at their own
         beat, and this process keeps them until then.
         """
-        if not (self._idle or self._poked or self._flying) and self._due_soon(now):
+        due_soon = self._due is not None and self._due <= now + self._beat
+        if due_soon and not (self._idle or self._poked or self._flying):
             self._due = None
             owes = owes or not rung
         return self._owe() if owes else ()
-
-    def _due_soon(self, now: float) -> bool:
-        return self._due is not None and self._due <= now + self._beat
 
     def _learn(self, flight: _Flight | None, due: float | None) -> None:
         """A claim told when the next thing falls due.

@@ -6,6 +6,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Coroutine, Iterable
+from contextlib import suppress
 from contextvars import Context, copy_context
 
 from rota.consume.membership import Membership
@@ -231,20 +232,16 @@ class Entries:
             self._settling.end(run.job, Unstarted(SUSPECT_PAUSE_S))
             return
         try:
-            if await self._is_started(run.job):
+            started = False  # unless the server has marked it as started, it must not be run
+            with suppress(RotaError):
+                started = await self._caller.call(self._membership.start(run.job))
+            if started:
                 await self._runner.run(run)
             else:
                 self._settling.end(run.job, Unstarted())
             await self._until_accepted(entry)
         finally:
             suspect.release()
-
-    async def _is_started(self, job: Job) -> bool:
-        """Whether the server has marked it as started; else it must not be run."""
-        try:
-            return await self._caller.call(self._membership.start(job))
-        except RotaError:
-            return False
 
     # ── its end ─────────────────────────────────────────────────────────────────────────────
 

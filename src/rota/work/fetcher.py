@@ -75,7 +75,7 @@ class Fetcher:
         self.entries = Entries(
             self._runner, self._settling, self._membership, self._caller, slots, woken
         )
-        self.observer = observer
+        self.observe(observer)
 
     # ── life ────────────────────────────────────────────────────────────────────────────────
 
@@ -140,14 +140,10 @@ class Fetcher:
     def is_quiet(self) -> bool:
         return self._demand.quiet
 
-    @property
-    def observer(self) -> Observer:
-        """Who is told what happens to its jobs."""
-        return self._runner.observer
-
-    @observer.setter
-    def observer(self, observer: Observer) -> None:
-        self._runner.observer = self._settling.observer = self._caller.observer = observer
+    def observe(self, observer: Observer) -> None:
+        """It is told what happens to its jobs."""
+        self._observer = self._caller.observer = observer
+        self._runner.observer = self._settling.observer = observer
 
     def troubles(self) -> dict[str, str | None]:
         """What is wrong with its parts, by their names; None where all is well."""
@@ -235,7 +231,7 @@ class Fetcher:
                 self._demand.failed(want)
             raise
         with safely:
-            self.observer.claimed(reply)
+            self._observer.claimed(reply)
         return reply
 
     async def _open(self, reply: Exchanged) -> None:
@@ -270,7 +266,7 @@ class Fetcher:
         """The jobs are others' now: their handlers are cancelled, their endings not sent."""
         self._settling.lose()
         with safely:
-            self.observer.lease_lost()
+            self._observer.lease_lost()
         self.entries.cancel_all()
         self._woken.set()
 

@@ -180,15 +180,12 @@ class Demand:
         elif reply.due == 0:
             return True
         else:
-            self._rest(reply)
+            self._hungry = reply.left and self.burst and not self.quiet
+            self._idle = self.fetching and not self.burst and not self.quiet
+            self._bell.idle(self, due_in=reply.due, taken=bool(reply.entries), left=reply.left)
+            if not self._idle:
+                self._bell.gone(self)
+            if self._hungry:
+                self.ask()
         self.wake()
         return False
-
-    def _rest(self, reply: Exchanged) -> None:
-        self._hungry = reply.left and self.burst and not self.quiet
-        self._idle = self.fetching and not self.burst and not self.quiet
-        self._bell.idle(self, due_in=reply.due, taken=bool(reply.entries), left=reply.left)
-        if not self._idle:
-            self._bell.gone(self)
-        if self._hungry:
-            self.ask()

@@ -314,7 +314,11 @@ class Supervisor:
             await self._first.wait()
         pause, code = RESTART_PAUSE_S, 0
         while not self._stopping.is_set():
-            child = await self._start(number)
+            introduces = number == 1 and not self._introduced
+            child = await Child.start(self._command, number, introduces=introduces)
+            self._children[number] = child
+            if self._stopping.is_set():
+                child.stop(self._stops)
             code = await self._until_ended(child)
             if self._is_final(child, code):
                 break
@@ -323,14 +327,6 @@ class Supervisor:
                 await asyncio.wait_for(self._stopping.wait(), pause)
             pause = RESTART_PAUSE_S if child.works else min(2 * pause, MAX_RESTART_PAUSE_S)
         return self._exit_code(code)
-
-    async def _start(self, number: int) -> Child:
-        introduces = number == 1 and not self._introduced
-        child = await Child.start(self._command, number, introduces=introduces)
-        self._children[number] = child
-        if self._stopping.is_set():
-            child.stop(self._stops)
-        return child
 
     async def _until_ended(self, child: Child) -> int:
         ended = asyncio.create_task(child.ended())
