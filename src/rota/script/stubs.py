@@ -145,11 +145,11 @@ def cancel_running(
 def asked_page(keys: Keys, *, consumers: Packed, after: int, cursor: str, limit: int) -> None: ...
 
 
-@script(replies.raw)
+@script(tuple)
 def move(keys: Keys, *, source: str, target: str, cursor: bytes, limit: int) -> None: ...
 
 
-@script(replies.raw)
+@script(tuple)
 def reprioritize(keys: Keys, *, lane: str, priority: int, cursor: bytes, limit: int) -> None: ...
 
 
