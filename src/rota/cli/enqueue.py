@@ -184,8 +184,7 @@ class _Enqueueing:
 
 
 def _columns(rich: Any) -> list[Any]:
-    percent, lines = "{task.percentage:>3.0f}%", "{task.fields[lines]} lines"
-    texts = [rich.TextColumn(percent), rich.TextColumn(lines)]
+    texts = "{task.percentage:>3.0f}%", "{task.fields[lines]} lines"
     return [rich.BarColumn(), *texts, rich.TimeRemainingColumn()]
 
 

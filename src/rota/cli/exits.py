@@ -14,7 +14,7 @@ import errno
 import os
 import sys
 from collections.abc import Iterator
-from typing import NoReturn, TextIO
+from typing import NoReturn
 
 import typer
 
@@ -74,17 +74,12 @@ def writing() -> Iterator[None]:
         with contextlib.suppress(OSError):
             say(f"rota: cannot write: {error.strerror}")
         for stream in (sys.stdout, sys.stderr):
-            _drop_what_is_left(stream)
+            try:
+                stream.flush()
+            except OSError:  # the interpreter writes what is left at its end, and would fail again
+                with open(os.devnull, "w") as null:
+                    os.dup2(null.fileno(), stream.fileno())
         sys.exit(FAILED)
-
-
-def _drop_what_is_left(stream: TextIO) -> None:
-    """The interpreter writes it at its end, and would fail again."""
-    try:
-        stream.flush()
-    except OSError:
-        with open(os.devnull, "w") as null:
-            os.dup2(null.fileno(), stream.fileno())
 
 
 CODES: dict[type[RotaError], tuple[int, str]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import os
@@ -71,13 +72,7 @@ def _is_console(handler: logging.Handler) -> bool:
     return isinstance(handler, logging.StreamHandler) and handler.stream in streams
 
 
-_said: set[str] = set()
-
-
-def _say_once(text: str) -> None:
-    if text not in _said:
-        _said.add(text)
-        say(text)
+_say_once = functools.cache(say)
 
 
 def _say_what_does_not_hold(form: LogFormat | None, level: LogLevel | None) -> None:

@@ -16,12 +16,8 @@ def noun(name: str, help: str) -> typer.Typer:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
-    app.callback()(_nothing)
+    app.callback()(lambda: None)
     return app
-
-
-def _nothing() -> None:
-    pass
 
 
 def _url(where: str) -> Any:
