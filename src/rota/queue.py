@@ -41,7 +41,7 @@ from rota.values.model import (
     OnFull,
     QueueInfo,
 )
-from rota.values.names import lane_name, shown
+from rota.values.names import shown, stored_name
 from rota.values.timing import Backoff, BackoffRule, number, seconds
 
 P = ParamSpec("P")
@@ -121,8 +121,9 @@ class _QueueVerbs(Guide):
 
     @verb
     def lanes_named(self, names: Iterable[str]) -> Operation[list[LaneInfo]]:
-        """These lanes as they stand, in the order given."""
-        return self._link.inspector.lanes_named([lane_name(name) for name in names])
+        """These lanes as they stand, in the order given. Also lanes of names that are refused now:
+        what is stored may be damaged."""
+        return self._link.inspector.lanes_named([stored_name(name) for name in names])
 
     @verb
     def shares(self, limit: int = 20, by: ShareSort = "behind") -> Operation[Shares]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import reprlib
 import unicodedata
+from contextlib import suppress
 from hashlib import sha1
 from uuid import UUID
 
@@ -71,6 +72,15 @@ def lane_name(value: object) -> str:
     if name == "!":
         raise ConfigError("lane: expected a name after the '!' of an ordered lane, given '!'")
     return name
+
+
+def stored_name(value: object) -> str:
+    """A name as it may be stored, which damage can have made one that is refused now."""
+    if isinstance(value, str):
+        with suppress(UnicodeEncodeError):
+            value.encode()
+            return value
+    raise ConfigError(f"name: expected text, given {shown(value)}")
 
 
 def bucket(lane: str) -> int:

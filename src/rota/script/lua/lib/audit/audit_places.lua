@@ -39,7 +39,7 @@ end
 -- A record that cannot be read, or has gone, is kept among the dead with its bytes.
 local function keep_as_dead(id)
   local bytes = redis.call('GET', k_job(id)) or ''
-  redis.call('SET', k_job(id), record_prefix(0, now, now) .. '{"task":"","lane":""}\n' .. bytes)
+  write_stand_in(id, 0, '', nil, bytes)
   redis.call('HSET', k_errors, id, cjson.encode({ error = 'its record was missing or could not be read' }))
   if redis.call('ZADD', k_dead, 'NX', now, id) == 1 then
     count_total('buried', 1)

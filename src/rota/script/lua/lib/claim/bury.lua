@@ -5,8 +5,7 @@
 local function bury(consumer, id, held, err, hold)
   redis.call('HDEL', k_consumer(consumer), id)
   if redis.call('EXISTS', k_job(id)) == 0 then
-    local header = cjson.encode({ task = '', lane = held.lane, key = held.key })
-    redis.call('SET', k_job(id), record_prefix(tonumber(held.score), now, now) .. header .. '\n\n')
+    write_stand_in(id, tonumber(held.score), held.lane, held.key, '')
   end
   redis.call('ZADD', k_dead, now, id)
   redis.call('HSET', k_errors, id, err)

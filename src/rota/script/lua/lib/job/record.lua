@@ -1,5 +1,5 @@
 -- include: clock
--- exports: PLACE_WIDTH PREFIX_WIDTH AVAILABLE_FIRST AVAILABLE_LAST PRIORITY_STEP place_text
+-- exports: write_stand_in PLACE_WIDTH PREFIX_WIDTH AVAILABLE_FIRST AVAILABLE_LAST PRIORITY_STEP place_text
 -- exports: prefix_end record_prefix parse_prefix read_bytes read_prefix read_head text_in
 -- exports: read_whole
 -- A job's record: three lines, and the payload. What stands behind the prefix is written by
@@ -35,6 +35,12 @@ end
 
 local function record_prefix(place, available, enqueued)
   return string.format('%+017.0f,%013.0f,%013.0f\n', place, available, enqueued)
+end
+
+-- For a job whose record is missing or cannot be read: `payload` are the bytes that were found.
+local function write_stand_in(id, place, lane, key, payload)
+  local header = '{"task":"","lane":' .. cjson.encode(lane) .. (key and ',"key":' .. cjson.encode(key) or '') .. '}'
+  redis.call('SET', k_job(id), record_prefix(place, now, now) .. header .. '\n\n' .. payload)
 end
 
 local function parse_prefix(text)

@@ -13,7 +13,7 @@ end
 -- A record that cannot be read, or has gone, is kept among the dead rather than nowhere.
 local function bury_unreadable(id)
   if redis.call('EXISTS', k_job(id)) == 0 then
-    redis.call('SET', k_job(id), record_prefix(0, now, now) .. '{"task":"","lane":""}\n')
+    write_stand_in(id, 0, '', nil, '')
   end
   redis.call('ZADD', k_dead, now, id)
   redis.call('HSET', k_errors, id, cjson.encode({ error = 'its record is missing or cannot be read' }))
