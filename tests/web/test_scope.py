@@ -183,6 +183,8 @@ async def test_changes_of_others_are_refused(shared: rota.Queue) -> None:
         for action in ("job.retry", "job.cancel", "job.discard"):
             await refused(visit, action, id=dead)
             await refused(visit, action, id=delayed)
+            await refused(visit, action, id=dead, ids=mine)
+            await refused(visit, action, id=delayed, ids=mine)
         await refused(visit, "dead.replay", ids=f"{mine}\n{dead}")
         await refused(visit, "dead.discard", ids=dead)
         for lane in ("", SECRET):

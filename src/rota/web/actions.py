@@ -84,9 +84,16 @@ async def lane_given(view: View, form: Form) -> None:
     view.must_see(form["lane"], "lane")
 
 
+async def job_in_scope(view: View, form: Form) -> None:
+    await _must_see_jobs(view, [form["id"]])
+
+
 async def jobs_in_scope(view: View, form: Form) -> None:
-    """Each of the jobs named."""
-    for id in form.ids if "ids" in form else [form["id"]]:
+    await _must_see_jobs(view, form.ids)
+
+
+async def _must_see_jobs(view: View, ids: list[str]) -> None:
+    for id in ids:
         info = await view.queue.job(id).info()
         view.must_see(info.lane if info else None, "job")
 
@@ -245,19 +252,19 @@ CANCELLED = {
 }
 
 
-@action("job.retry", "id", jobs_in_scope)
+@action("job.retry", "id", job_in_scope)
 async def retry_job(view: View, form: Form) -> str:
     id = form["id"]
     return RETRIED[await view.queue.job(id).retry()].format(id)
 
 
-@action("job.cancel", "id", jobs_in_scope, destroys=True)
+@action("job.cancel", "id", job_in_scope, destroys=True)
 async def cancel_job(view: View, form: Form) -> str:
     id = form["id"]
     return CANCELLED[await view.queue.job(id).cancel(by=view.visitor.who)].format(id)
 
 
-@action("job.discard", "id", jobs_in_scope, destroys=True)
+@action("job.discard", "id", job_in_scope, destroys=True)
 async def discard_job(view: View, form: Form) -> str:
     id = form["id"]
     (answer,) = await view.queue.dead.discard(id)
