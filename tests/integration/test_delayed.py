@@ -399,3 +399,17 @@ async def _work_off(
     looked()
     await consumer.complete(jobs)
     return seen
+
+
+async def test_a_delayed_job_that_cannot_be_read_is_dead_once_it_is_retried(
+    server: Server, queue: rota.Queue
+) -> None:
+    """As it is when it falls due."""
+    await queue.enqueue(JobSpec(task="t", id="x", delay_ms=3_600_000))
+    server.raw().setrange(queue.link.keys.key("job", "x"), 46, "?")
+    assert await queue.job("x").retry() == "ok"
+    info = await queue.job("x").info()
+    assert info is not None
+    assert info.state == "dead"
+    server.raw().setrange(queue.link.keys.key("job", "x"), 46, "{")
+    await queue.doctor(repair=True)  # nobody knew whose delayed job it was

@@ -9,14 +9,16 @@ local function hasten()
     return 'none'
   end
   local state = state_of(id)
-  local prefix, header = read_whole(id)
   if state == 'dead' then
     return 'dead'
-  elseif not prefix then
-    return 'running'
-  elseif state == 'delayed' then
-    promote_jobs({ place_text(prefix.place) .. id })
+  end
+  local _, header = read_whole(id)
+  if state == 'delayed' then
+    local prefix = read_prefix(id) -- where it cannot be read, it is buried as when it falls due
+    promote_jobs({ place_text(prefix and prefix.place or 0) .. id })
     return 'ok'
+  elseif not header then
+    return 'running'
   elseif holds_sequence(id, header) then
     free_sequence(id, header)
     return 'ok'

@@ -180,7 +180,7 @@ local function judge_record(id)
   local number = prefix.place % PRIORITY_STEP
   if number > (tonumber(redis.call('GET', k_seq) or 0) or 0) then
     report('counter', 'seq', 'stands behind job ' .. id .. ', number ' .. string.format('%.0f', number), function()
-      redis.call('SET', k_seq, number)
+      redis.call('SET', k_seq, string.format('%.0f', number))
     end)
   end
   if dead or is_claimable(id, header) or is_scheduled(id, prefix) then
