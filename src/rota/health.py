@@ -114,7 +114,7 @@ def signs_of_life(queue: Queue) -> Health:
 
 
 def _stands_still(info: QueueInfo) -> bool:
-    return info.paused or info.ceiling == 0
+    return info.paused or info.sealed or info.ceiling == 0
 
 
 def _could_work(info: QueueInfo) -> bool:

@@ -210,3 +210,16 @@ async def test_a_ceiling_in_code_keeps_nobody_from_reading_a_closed_queue(
         assert (await other.info()).default_ceiling == 3
     finally:
         await other.close()
+
+
+async def test_a_sealed_queue_with_work_is_neither_sick_nor_without_workers(
+    server: Server, queue: rota.Queue
+) -> None:
+    """Nothing starts there, on purpose."""
+    raw, config = server.raw(), queue.link.keys.config
+    await queue.enqueue(spec("a"))
+    assert (await queue.info()).state == "no worker"
+    raw.hset(config, "sealed", "")
+    info = await queue.info()
+    assert (info.sealed, info.state, info.unattended) == (True, "sealed", False)
+    raw.hdel(config, "sealed")

@@ -94,7 +94,7 @@ def row_of(thing: Any) -> Row:
 
 def queue_row(name: str, prefix: str, info: QueueInfo) -> Row:
     row: dict[str, Any] = msgspec.to_builtins(info)
-    del row["served"], row["beat_age"], row["overdue"]
+    del row["served"], row["beat_age"], row["overdue"], row["sealed"]
     return {"queue": name, "prefix": prefix, **row}
 
 
@@ -125,8 +125,9 @@ def share_row(share: LaneShare) -> Row:
 def dead_row(job: JobInfo) -> Row:
     row = dict(row_of(job))
     del row["state"]
-    died = {"died_at": row.pop("due")}
-    return {**row, **died, "error": job.error or "", "worker": job.worker or ""}
+    first = {"id": row.pop("id"), "died_at": row.pop("due")}
+    last = {"error": job.error or "", "worker": job.worker or "", "payload": row.pop("payload")}
+    return first | {name: row[name] for name in row if name not in last} | last
 
 
 def print_ids(ids: Iterable[str]) -> None:

@@ -212,7 +212,7 @@ def lanes(reply: Reply) -> LanesReply:
 QueueReply = namedtuple(
     "QueueReply",
     "stats delayed dead lanes_waiting lanes_ready lanes_paused consumers default_ceiling "
-    "default_weight ceiling pause_note pause_ends served beat_age overdue",
+    "default_weight ceiling pause_note pause_ends served beat_age overdue sealed",
 )
 
 
@@ -242,6 +242,7 @@ def queue_info(reply: Reply) -> QueueInfo:
         served=said.served,
         beat_age=_due(said.beat_age),
         overdue=said.overdue / 1000,
+        sealed=bool(said.sealed),
     )
 
 

@@ -362,7 +362,8 @@ class QueueInfo:
 
     Signs of life: `served`, jobs handed out so far in the running minute and the one before;
     `beat_age`, seconds since someone kept the queue's time, None: nobody ever did; `overdue`, for
-    how many seconds something has been due, 0: nothing is.
+    how many seconds something has been due, 0: nothing is. `sealed`: nothing starts, as the queue
+    is about to move.
     """
 
     waiting: int
@@ -385,15 +386,18 @@ class QueueInfo:
     served: int = 0
     beat_age: float | None = None
     overdue: float = 0.0
+    sealed: bool = False
 
     @property
     def unattended(self) -> bool:
         """Work waits, nothing keeps it from being handed out, and nobody is there to take it."""
-        return self.waiting > 0 and not self.consumers and not self.paused
+        return self.waiting > 0 and not (self.consumers or self.paused or self.sealed)
 
     @property
-    def state(self) -> Literal["paused", "no worker", "at ceiling", "open"]:
+    def state(self) -> Literal["sealed", "paused", "no worker", "at ceiling", "open"]:
         """For people: the first that holds."""
+        if self.sealed:
+            return "sealed"
         if self.paused:
             return "paused"
         if self.unattended:

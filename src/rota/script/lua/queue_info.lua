@@ -3,15 +3,15 @@
 -- resend: yes
 -- Totals of the queue.
 -- fields: stats delayed dead lanes_waiting lanes_ready lanes_paused consumers
--- fields: default_ceiling default_weight ceiling pause_note pause_ends served beat_age overdue
+-- fields: default_ceiling default_weight ceiling pause_note pause_ends served beat_age overdue sealed
 -- stats: flat. consumers: with a lease. Limits: '' none. pause_note: JSON, '' not paused; pause_ends: Unix
 -- ms, 0 no end. served: jobs handed out in this minute and the one before. beat_age: ms since someone kept
--- the time, -1 nobody did; overdue: for how many ms something has been due, 0 nothing is.
+-- the time, -1 nobody did; overdue: for how many ms something has been due, 0 nothing is. sealed: 1, or 0.
 local function jobs_served(back)
   return (read_figures(attempt('HGET', k_figures(minute_text(back)), '')))
 end
 
-local set = redis.call('HMGET', k_config, 'default_ceiling', 'default_weight', 'ceiling', 'paused', 'beat')
+local set = redis.call('HMGET', k_config, 'default_ceiling', 'default_weight', 'ceiling', 'paused', 'beat', 'sealed')
 local beat = tonumber(set[5] or nil)
 local first_due = redis.call('ZRANGE', k_scheduled, 0, 0, 'WITHSCORES')[2]
 return {
@@ -30,4 +30,5 @@ return {
   jobs_served(0) + jobs_served(1),
   beat and math.max(0, now - beat) or -1,
   first_due and math.max(0, now - first_due) or 0,
+  set[6] and 1 or 0,
 }
