@@ -123,6 +123,8 @@ class _QueueVerbs(Guide):
     def lanes_named(self, names: Iterable[str]) -> Operation[list[LaneInfo]]:
         """These lanes as they stand, in the order given. Also lanes of names that are refused now:
         what is stored may be damaged."""
+        if isinstance(names, str) or not isinstance(names, Iterable):
+            raise ConfigError(f"names: expected names of lanes, given {shown(names)}")
         return self._link.inspector.lanes_named([stored_name(name) for name in names])
 
     @verb

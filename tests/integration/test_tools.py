@@ -37,6 +37,9 @@ async def test_lanes_come_page_by_page_and_by_name(server: Server, queue_name: s
             page, pages = await queue.lanes_page(page.cursor), pages + 1
         assert found | {lane.name for lane in page.lanes} == set(names)
         assert pages > 2
+        for wrong in ("lane 7", 5, None, [b"lane 7"], ["\ud800"]):
+            with pytest.raises(rota.ConfigError):
+                await queue.lanes_named(wrong)  # type: ignore[arg-type]
         asked = await queue.lanes_named(["lane 7", "nobody", "lane 3"])
         assert [(lane.name, lane.waiting) for lane in asked] == [
             ("lane 7", 1), ("nobody", 0), ("lane 3", 1)

@@ -157,6 +157,7 @@ class Link:
     def apart(self, *, timeout: float, resend: bool = True) -> Link:
         """The same way with a connection of its own, for what must not wait for a free one. It
         announces nothing."""
+        _ = self.target  # settles it: said once, and the same for both
         own = copy(self)
         own._async_client = own._client = own._default_ceiling = None
         own.timeout, own._size, own._bounds = timeout, 1, Bounds(timeout, resend=resend)
