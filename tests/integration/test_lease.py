@@ -15,8 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from redis import Redis
 
 import rota
+from rota import embedded
 from rota.connection.steps import ROOMS
 from rota.consume import lease
 from rota.consume.lease_thread import LeaseThread
@@ -38,7 +40,7 @@ from tests.support.queues import (
 )
 from tests.support.servers import Server
 from tests.support.times import FAR_BEAT, IN_TIME, LEASE, PATIENCE, SHORT_BEAT, SHORT_LEASE
-from tests.support.waiting import eventually_async
+from tests.support.waiting import eventually, eventually_async
 
 Start = Callable[[Order], "subprocess.Popen[bytes]"]
 
@@ -527,3 +529,42 @@ async def test_a_lease_grows_with_the_round_trips(
         assert left > SHORT_LEASE, "it is not kept for longer"
         between.pass_through()
         await eventually_async(lambda: keeper.trouble is None, "for longer than it has to")
+
+
+# ── an embedded server ──────────────────────────────────────────────────────────────────────────
+
+
+async def test_an_embedded_server_that_is_frozen_keeps_no_lost_lease(tmp_path: Path) -> None:
+    """It is asked for its address, which waits longer than a lease may."""
+    queue = rota.Queue("frozen", url=f"embedded:{tmp_path / 'data'}")
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    @queue.task
+    async def endless() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    await endless.enqueue()
+    socket = tmp_path / "data" / "server.sock"
+    server = Redis(unix_socket_path=str(socket)).info("server")["process_id"]
+    async with Worker(queue, lease=SHORT_LEASE, grace=0.1):
+        await asyncio.wait_for(began.wait(), PATIENCE)
+        os.kill(server, signal.SIGSTOP)
+        try:
+            await asyncio.wait_for(ended.wait(), 10)  # of 20 that a start may take
+        finally:
+            os.kill(server, signal.SIGCONT)
+    await queue.close()
+
+
+def test_an_embedded_server_ends_after_its_last_blocking_consumer(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    queue = rota.Queue("let-go", url=f"embedded:{data}")
+    with queue.sync.consumer(lease=SHORT_LEASE) as consumer:
+        consumer.claim(1)
+        eventually(lambda: queue.sync.info().beat_age is not None, "it keeps the time")
+    queue.sync.close()
+    eventually(lambda: not embedded.running(data), "the server ends")

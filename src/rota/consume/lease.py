@@ -14,11 +14,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from rota.connection import Bounds
 from rota.consume.lease_thread import RETRY_PAUSE_S, lease_thread, until_set
+from rota.errors import Unavailable
 from rota.link import Link
 from rota.observe.observer import CALL_BOUNDS, Histogram
 from rota.script.loader import Operation
@@ -170,7 +172,10 @@ class LeaseKeeper:
                     await asyncio.sleep(min(RETRY_PAUSE_S, self._period()))
                     pause = 0.0
         finally:
-            await self.link.async_client.close()
+            closing = asyncio.ensure_future(self.link.async_client.close())
+            while not closing.done():  # the thread may end with its last keeper, and cancels this
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([closing])
 
     async def _keep(self, pause: float) -> None:
         now = time.monotonic()
@@ -200,8 +205,14 @@ class LeaseKeeper:
         each failure: a call that has to open a connection takes longer."""
         shortest = self._shortest()
         patience = max(LEAST_PATIENCE_S, shortest / RENEWALS_PER_LEASE * 2**self._failures)
-        bounds = Bounds(min(REPLY_TIMEOUT_S, shortest, patience), resend=False, room="leases")
-        return await self.link.async_client.run(operation, bounds)
+        most = min(REPLY_TIMEOUT_S, shortest, patience)
+        bounds = Bounds(most, resend=False, room="leases")
+        target = self.link.target
+        try:  # an embedded server is looked for, and started, without regard to bounds
+            async with asyncio.timeout(most if target.kind == "embedded" else None):
+                return await self.link.async_client.run(operation, bounds)
+        except TimeoutError:
+            raise Unavailable(f"{target.display} does not answer") from None
 
     async def _renew(self) -> float:
         """One round of renewals; seconds until the next."""
