@@ -101,3 +101,44 @@ def _run(command: list[str]) -> dict[str, Any]:
     assert done.stderr == ""
     result: dict[str, Any] = json.loads(done.stdout)
     return result
+
+
+INHERITED = """
+import json, os, sys
+import rota
+
+queue = rota.Queue(sys.argv[2], url=sys.argv[1])
+
+@queue.task
+def work(n: int) -> None: ...
+
+def take(consumer):
+    jobs = consumer.claim(1)
+    return [consumer.id, [job.kwargs["n"] for job in jobs], consumer.complete(jobs)]
+
+queue.sync.enqueue_many(work.spec(n) for n in range(3))
+with queue.sync.consumer() as consumer:
+    before = consumer.claim(1)
+    end, start = os.pipe()
+    if os.fork() == 0:
+        os.write(start, json.dumps(take(consumer)).encode())
+        os._exit(0)
+    child = json.loads(os.read(end, 10_000))
+    os.wait()
+    parent = take(consumer)
+    done = consumer.complete(before)
+print(json.dumps({"child": child, "parent": parent, "done": done}))
+queue.sync.close()
+"""
+
+
+def test_a_child_with_its_parents_consumer_is_another_consumer(
+    server: Server, queue_name: str, tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(INHERITED)
+    found = _run([sys.executable, str(program), server.url, queue_name])
+    (child, first, child_done), (parent, second, parent_done) = found["child"], found["parent"]
+    assert child != parent
+    assert sorted(first + second) == [1, 2]
+    assert child_done == parent_done == found["done"] == ["ok"]

@@ -128,6 +128,11 @@ class Deliveries:
             with suppress(RotaError):
                 yield from self._store.leave(former)
 
+    def disown(self) -> None:
+        """In a forked child: the jobs it has inherited, and their lease, are its parent's."""
+        self.jobs.clear()
+        self._joined = False
+
     def leave(self) -> Operation[int]:
         """Ends the lease; what is held goes back to its place uncounted."""
         self.jobs.clear()

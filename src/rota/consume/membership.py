@@ -93,6 +93,7 @@ class Membership:
         self.agrees, self.compare = self.deliveries.agrees, self.deliveries.compare
         self.lost = False
         self.keeper: LeaseKeeper = consuming.keeper
+        self._pid = os.getpid()
         self._consuming = consuming
         self._lease = lease
         self._on_lost = on_lost
@@ -118,7 +119,10 @@ class Membership:
 
     def is_over(self) -> bool:
         """Also by this process's own clock: it may have stood still since it sent its claim."""
-        if not self.lost and not self.keeper.is_alive(self.id):
+        if self._pid != os.getpid():  # in a child: the lease and the jobs are its parent's
+            self._pid, self.keeper, self.lost = os.getpid(), self._consuming.keeper, True
+            self.deliveries.disown()
+        elif not self.lost and not self.keeper.is_alive(self.id):
             self.lose()
         return self.lost
 
