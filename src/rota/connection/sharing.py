@@ -149,8 +149,9 @@ class Pool(ABC, Generic[C, T]):
 
     def hang_up(self) -> None:
         """Ends the waits under way."""
-        while self._busy:
-            self._busy.pop().hang_up()
+        for connection in self._busy.copy():
+            self._busy.discard(connection)
+            connection.hang_up()
 
     def drop(self, address: Address | None = None) -> list[C]:
         """Closes idle connections, those to one address or all; the ones that are closing."""

@@ -144,6 +144,7 @@ class Fetcher:
         """It is told what happens to its jobs."""
         self._observer = self._caller.observer = observer
         self._runner.observer = self._settling.observer = observer
+        self._runner.look()
 
     def troubles(self) -> dict[str, str | None]:
         """What is wrong with its parts, by their names; None where all is well."""
