@@ -6,7 +6,9 @@ nobody else may run what it holds. After it a run is a *zombie*: it may overlap 
 of its job or sequence, and its settlement must be refused.
 
 A thread cannot be stopped: `grace` seconds after its worker was told to stop the job is given
-back, and the thread is a zombie until the process ends.
+back, and the thread is a zombie until the process ends. Likewise once its worker, whose lease was
+lost by its own clock, ends that lease: a renewal that lay in a frozen server may still be
+acknowledged.
 """
 
 from __future__ import annotations
@@ -53,7 +55,14 @@ class Evidence:
         if not run.in_thread:
             return self.held_until(run)
         told = self.record.stops.get(run.pid, inf)
-        return min(self.held_until(run), told + self._grace - TOLERANCE)
+        left = self._left.get(self.consumer(run) or "", inf)
+        return min(self.held_until(run), told + self._grace - TOLERANCE, left)
+
+    @cached_property
+    def _left(self) -> dict[str, float]:
+        """When a consumer was about to end its lease."""
+        events = [event for event in self.record.events if event.what == "leaving"]
+        return {event.facts["consumer"]: event.at for event in reversed(events)}
 
     def is_zombie(self, run: Run, at: float) -> bool:
         """Whether, at that time, another might have the job although this handler goes on."""
