@@ -113,7 +113,7 @@ class _QueueVerbs(Guide):
 
     @verb
     def lanes_page(self, cursor: str | None = None) -> Operation[LanesPage]:
-        """A page of all lanes in the order of `lanes`; `cursor`: the one of the page before.
+        """A page of all lanes, in no order; `cursor`: the one of the page before.
 
         A lane that changes meanwhile may come twice. Raises ConfigError.
         """

@@ -278,15 +278,17 @@ class Connections:
         """With the last one the loop's connections end; with them all the use of an embedded
         server."""
         pool = self.here()
-        if pool is not None:
-            pool.users.discard(user)
-            if not pool.users:
-                self._pools.pop(asyncio.get_running_loop(), None)
-                await pool.close()
-        forget_closed(self._pools)
-        if self._target.kind == "embedded" and not self._pools:
-            self.route.forget(0)  # whoever calls next holds the server first
-            await asyncio.to_thread(self.server.close)
+        try:
+            if pool is not None:
+                pool.users.discard(user)
+                if not pool.users:
+                    self._pools.pop(asyncio.get_running_loop(), None)
+                    await pool.close()
+        finally:  # also where this is cancelled meanwhile: nobody else would let go of the server
+            forget_closed(self._pools)
+            if self._target.kind == "embedded" and not self._pools:
+                self.route.forget(0)  # whoever calls next holds the server first
+                await asyncio.to_thread(self.server.close)
 
 
 def forget_closed(pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool]) -> None:

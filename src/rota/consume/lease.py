@@ -14,7 +14,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -172,10 +171,7 @@ class LeaseKeeper:
                     await asyncio.sleep(min(RETRY_PAUSE_S, self._period()))
                     pause = 0.0
         finally:
-            closing = asyncio.ensure_future(self.link.async_client.close())
-            while not closing.done():  # the thread may end with its last keeper, and cancels this
-                with suppress(asyncio.CancelledError):
-                    await asyncio.wait([closing])
+            await self.link.async_client.close()
 
     async def _keep(self, pause: float) -> None:
         now = time.monotonic()
