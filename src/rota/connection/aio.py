@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 from rota.connection.faults import NotAReply, NotSent, accept, has_refusal, nobody
-from rota.connection.protocol import Bounds, Caller
+from rota.connection.protocol import BaseClient, Bounds
 from rota.connection.route import Route, route_to
 from rota.connection.sharing import EmbeddedUse, Pool, Shared
 from rota.connection.steps import HEDGE_S, ROOMS, Command, Drop, Embedded, Race, Send, Step, Terms
@@ -301,7 +301,7 @@ def forget_closed(pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool]) ->
 _CONNECTIONS = Shared(Connections)
 
 
-class AsyncClient(Caller):
+class AsyncClient(BaseClient):
     """Calls scripts and waits for the bell, in whichever loop runs. A child process makes its own
     connections on its first call."""
 

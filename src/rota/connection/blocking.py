@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
 from rota.connection.faults import NotSent, accept, has_refusal, nobody
-from rota.connection.protocol import Caller
+from rota.connection.protocol import BaseClient
 from rota.connection.route import Route, route_to
 from rota.connection.sharing import EmbeddedUse, Pool, Shared
 from rota.connection.steps import HEDGE_S, ROOMS, Command, Drop, Embedded, Race, Send, Step, Terms
@@ -209,7 +209,7 @@ class Connections:
 _CONNECTIONS = Shared(Connections)
 
 
-class Client(Caller):
+class Client(BaseClient):
     """Calls scripts and waits for the bell, over blocking sockets; threads may share it. A child
     process makes its own connections on its first call."""
 

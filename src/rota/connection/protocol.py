@@ -280,7 +280,7 @@ def _named_in(error: ErrorReply, asked: Address) -> Address:
     return Address(host or asked.host, int(port))
 
 
-class Caller(ABC):
+class BaseClient(ABC):
     """What the clients of both drivers know of their calls.
 
     The clients of a process share their connections to a server; with `size` a client has so many
